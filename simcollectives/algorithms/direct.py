@@ -1,0 +1,103 @@
+"""Direct: every rank exchanges with all others in one round.
+
+    all_reduce      2 (alpha + (N - 1) (o + n/B)) + (N - 1) n gamma   n = bytes of the largest chunk, M/N
+    reduce_scatter     alpha + (N - 1) (o + n/B) + (N - 1) n gamma
+    all_gather, all_to_all   alpha + (N - 1) (o + n/B)
+    broadcast          alpha + (N - 1) (o + M/B)                      from the root
+    reduce             alpha + (N - 1) (o + M/B) + (N - 1) M gamma    into the root
+
+The all-reduce ("two-shot") is a reduce-scatter, rank i sending chunk j to rank j, and an all-gather: what a parameter
+server sharded over all its workers does.
+
+Reference: CMU 15-779 (fall 2025), lecture 12, section 3. Assumes that a device may start N - 1 messages at once.
+"""
+
+import numpy as np
+
+from simcollectives.algorithms.types import ROOT, Algorithm, Cost, Options, Placement, root_exists
+from simcollectives.schedule.combinators import concatenate
+from simcollectives.schedule.partition import Layout
+from simcollectives.schedule.types import IntArray, Phases, Schedule, make_round, single
+
+REFERENCE = "CMU 15-779, lecture 12"
+
+
+def _pairs(n: int) -> tuple[IntArray, IntArray]:
+    src = np.repeat(np.arange(n, dtype=np.int64), n - 1)
+    return src, (src + np.tile(np.arange(1, n, dtype=np.int64), n)) % n
+
+
+def reduce_scatter_phases(n: int) -> Phases:
+    """One round: rank i sends chunk j to rank j, which adds it."""
+    src, dst = _pairs(n)
+    return (single(make_round(src, dst, first=dst, reduce=True)),) if n > 1 else ()
+
+
+def all_gather_phases(n: int) -> Phases:
+    """One round: rank i sends chunk i to all."""
+    src, dst = _pairs(n)
+    return (single(make_round(src, dst, first=src)),) if n > 1 else ()
+
+
+def all_to_all_phases(n: int) -> Phases:
+    """One round: rank i sends its part j to rank j."""
+    src, dst = _pairs(n)
+    return (single(make_round(src, dst, first=src * n + dst)),) if n > 1 else ()
+
+
+def all_reduce_phases(n: int) -> Phases:
+    """Reduce-scatter, then all-gather."""
+    return concatenate(reduce_scatter_phases(n), all_gather_phases(n))
+
+
+def _chunked(collective: str, formula: str, summary: str) -> Algorithm:
+    make = {
+        "all_reduce": all_reduce_phases,
+        "reduce_scatter": reduce_scatter_phases,
+        "all_gather": all_gather_phases,
+        "all_to_all": all_to_all_phases,
+    }[collective]
+
+    def schedule(placement: Placement, _options: Options) -> Schedule:
+        n = placement.world_size
+        return Schedule(collective, n, n * n if collective == "all_to_all" else n, (make(n),))
+
+    def cost(n: int, layout: Layout, _options: Options) -> Cost:
+        rounds = (2 if collective == "all_reduce" else 1) if n > 1 else 0
+        sent = (n - 1) * layout.head(1)
+        return Cost(rounds, rounds * (n - 1), rounds * sent, sent if "reduce" in collective else 0)
+
+    return Algorithm("direct", collective, summary, formula, REFERENCE, schedule, cost)
+
+
+def _rooted(collective: str, formula: str, summary: str) -> Algorithm:
+    def schedule(placement: Placement, options: Options) -> Schedule:
+        n, root = placement.world_size, options["root"]
+        others = np.delete(np.arange(n, dtype=np.int64), root)
+        if collective == "broadcast":
+            phases = (single(make_round(root, others)),) if n > 1 else ()
+        else:
+            phases = (single(make_round(others, root, reduce=True)),) if n > 1 else ()
+        return Schedule(collective, n, 1, (phases,), root=root)
+
+    def cost(n: int, layout: Layout, _options: Options) -> Cost:
+        sent = (n - 1) * layout.elements
+        return Cost(min(n - 1, 1), n - 1, sent, sent if collective == "reduce" else 0)
+
+    return Algorithm(
+        "direct", collective, summary, formula, REFERENCE, schedule, cost, options=(ROOT,), accepts=root_exists
+    )
+
+
+ALGORITHMS = (
+    _chunked(
+        "all_reduce",
+        "2(alpha + (N-1)(o + M/NB)) + (N-1)/N M gamma",
+        "reduce-scatter and all-gather in one round each (two-shot)",
+    ),
+    _chunked("reduce_scatter", "alpha + (N-1)(o + M/NB + M/N gamma)", "everyone sends part j to rank j at once"),
+    _chunked("all_gather", "alpha + (N-1)(o + M/NB)", "everyone sends its part to everyone at once"),
+    _chunked("all_to_all", "alpha + (N-1)(o + M/NB)", "all exchanges at once"),
+    _rooted("broadcast", "alpha + (N-1)(o + M/B)", "the root sends to everyone at once"),
+    _rooted("reduce", "alpha + (N-1)(o + M/B + M gamma)", "everyone sends to the root at once"),
+)

@@ -1,0 +1,139 @@
+"""Hierarchical all-reduce: inside each node reduce-scatter, between nodes all-reduce each part, inside all-gather.
+
+    T = T_reduce_scatter(g, M; intra) + T_all_reduce(P, M/g; inter) + T_all_gather(g, M; intra)
+
+With rings at both levels: 2 (g - 1) (alpha1 + M/(g B1)) + 2 (P - 1) (alpha2 + M/(g P B2)) for P nodes of g. Options
+``intra`` (any algorithm with both a reduce-scatter and an all-gather) and ``inter`` (any all-reduce): a name, or
+{name: {option: value}}. The g devices of a node use their own network ports at the same time. With uneven chunks the
+largest part replaces M/g. Nodes are those of the cluster, whatever the rank order; a flat cluster is one node.
+
+Reference: Cho et al., BlueConnect, MLSys 2019. Stages follow one another, without pipelining.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from simcollectives.algorithms.types import (
+    Algorithm,
+    Cost,
+    LevelCost,
+    Option,
+    Options,
+    Placement,
+    flat_placement,
+    resolve_options,
+)
+from simcollectives.cluster.types import Cluster
+from simcollectives.errors import AlgorithmError
+from simcollectives.schedule.combinators import concatenate, embed
+from simcollectives.schedule.partition import Layout
+from simcollectives.schedule.types import Schedule
+
+Table = Mapping[tuple[str, str], Algorithm]
+
+
+def _part_option(name: str, collectives: tuple[str, ...], table: Table, summary: str) -> Option:
+    names = {n for c, n in table if c == collectives[0] and all((other, n) in table for other in collectives)}
+
+    def check(value: Any) -> Any:
+        part, given = next(iter(value.items())) if isinstance(value, Mapping) and len(value) == 1 else (value, {})
+        if not isinstance(part, str) or part not in names:
+            near = difflib.get_close_matches(str(part), names, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ValueError(f"{part!r} does not fit {name}; {hint}write one of: {', '.join(sorted(names))}")
+        if not isinstance(given, Mapping):
+            raise ValueError(f"{given!r} are not options of {part}; write {name}: {{{part}: {{option: value}}}}")
+        for collective in collectives:
+            try:
+                resolve_options(table[collective, part], given)
+            except AlgorithmError as error:
+                raise ValueError("; ".join(problem.message for problem in error.problems)) from None
+        return {part: dict(given)} if given else part
+
+    return Option(name, "ring", summary, check, tuple(sorted(names)))
+
+
+def _part(value: Any, collective: str, table: Table) -> tuple[Algorithm, dict[str, Any]]:
+    name, given = next(iter(value.items())) if isinstance(value, Mapping) else (value, {})
+    algorithm = table[collective, name]
+    return algorithm, resolve_options(algorithm, given)
+
+
+def algorithms(flat: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
+    """Build the hierarchical all-reduce over the algorithms that work inside and between nodes."""
+    table = {(a.collective, a.name): a for a in flat}
+
+    def accepts(placement: Placement, options: Options) -> str | None:
+        nodes, members = placement.groups.shape
+        for level, collective, size in (
+            ("intra", "reduce_scatter", members),
+            ("intra", "all_gather", members),
+            ("inter", "all_reduce", nodes),
+        ):
+            part, given = _part(options[level], collective, table)
+            reason = part.accepts(Placement(flat_placement(size).groups, flat=False), given)
+            if reason:
+                return f"{level} {part.name}: {reason}"
+        return None
+
+    def schedule(placement: Placement, options: Options) -> Schedule:
+        nodes, members = placement.groups.shape
+        inner = {}
+        for level, collective, size in (
+            ("intra", "reduce_scatter", members),
+            ("intra", "all_gather", members),
+            ("inter", "all_reduce", nodes),
+        ):
+            part, given = _part(options[level], collective, table)
+            inner[collective] = part.schedule(flat_placement(size), given)
+        part_chunks = inner["all_reduce"].chunks
+        whole = np.zeros(nodes, dtype=np.int64)
+        phases = concatenate(
+            embed(inner["reduce_scatter"].channels[0], placement.groups, whole, part_chunks),
+            embed(inner["all_reduce"].channels[0], placement.groups.T, np.arange(members) * part_chunks),
+            embed(inner["all_gather"].channels[0], placement.groups, whole, part_chunks),
+        )
+        return Schedule("all_reduce", placement.world_size, members * part_chunks, (phases,))
+
+    def parts_cost(nodes: int, members: int, layout: Layout, options: Options) -> tuple[Cost, Cost] | None:
+        inter, inter_options = _part(options["inter"], "all_reduce", table)
+        part_chunks = layout.chunks // members
+        grouped = Layout(layout.elements, layout.chunks, group=part_chunks)
+        inside = [
+            part.cost(members, grouped, given)
+            for part, given in (_part(options["intra"], c, table) for c in ("reduce_scatter", "all_gather"))
+        ]
+        between = inter.cost(nodes, Layout(grouped.head(1), part_chunks), inter_options)
+        if inside[0] is None or inside[1] is None or between is None:
+            return None
+        return inside[0] + inside[1], between
+
+    def cost(n: int, layout: Layout, options: Options) -> Cost | None:
+        both = parts_cost(1, n, layout, options)
+        return both and both[0] + both[1]
+
+    def level_costs(cluster: Cluster, layout: Layout, _itemsize: int, options: Options) -> tuple[LevelCost, ...] | None:
+        both = parts_cost(cluster.nodes, cluster.gpus_per_node, layout, options)
+        return both and (LevelCost(cluster.levels[0].name, both[0]), LevelCost(cluster.levels[-1].name, both[1]))
+
+    part_names = ("reduce_scatter", "all_gather")
+    return (
+        Algorithm(
+            name="hierarchical",
+            collective="all_reduce",
+            summary="reduce-scatter inside nodes, all-reduce between, all-gather inside",
+            formula="T_rs(g, M) + T_ar(P, M/g) + T_ag(g, M)",
+            reference="Cho et al. 2019 (BlueConnect)",
+            schedule=schedule,
+            cost=cost,
+            options=(
+                _part_option("intra", part_names, table, "reduce-scatter and all-gather inside a node"),
+                _part_option("inter", ("all_reduce",), table, "all-reduce between nodes"),
+            ),
+            accepts=accepts,
+            level_costs=level_costs,
+        ),
+    )

@@ -1,0 +1,78 @@
+"""Parameter server: workers push their vectors to servers, which add them, and pull the sums back.
+
+    2 (alpha + max(N (o + n/B), k o + M/B)) + N n gamma      n = bytes of the largest chunk, M/k
+
+Option ``servers``: k dedicated devices on the same link as the N workers, each holding one chunk; or ``co_located``,
+where every worker is the server of 1/N, which is the direct all-reduce. The server's port is the limit until k >= N.
+With more servers than workers and uneven chunks no form is exact.
+
+Reference: Li et al., OSDI 2014; CMU 15-779 (fall 2025), lecture 12, section 3. The world size counts workers only.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from simcollectives.algorithms import direct
+from simcollectives.algorithms.types import Algorithm, Cost, Option, Options, Placement
+from simcollectives.schedule.partition import Layout
+from simcollectives.schedule.types import Schedule, make_round, single
+
+CO_LOCATED = "co_located"
+MAX_SERVERS = 1 << 16
+
+
+def _check_servers(value: Any) -> int | str:
+    if value == CO_LOCATED:
+        return CO_LOCATED
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_SERVERS:
+        raise ValueError(f"{value!r} is not valid; write a number of servers, 1 to {MAX_SERVERS}, or {CO_LOCATED}")
+    return value
+
+
+def _accepts(placement: Placement, options: Options) -> str | None:
+    if options["servers"] == CO_LOCATED or placement.flat:
+        return None
+    return f"dedicated servers need a flat cluster (devices: and link:), or write servers: {CO_LOCATED}"
+
+
+def schedule(placement: Placement, options: Options) -> Schedule:
+    """Round 0 pushes chunk c to server c, round 1 pulls it."""
+    n, servers = placement.world_size, options["servers"]
+    if n == 1:
+        return Schedule("all_reduce", 1, 1, ((),))
+    if servers == CO_LOCATED:
+        return Schedule("all_reduce", n, n, (direct.all_reduce_phases(n),))
+    worker = np.repeat(np.arange(n, dtype=np.int64), servers)
+    chunk = (worker + np.tile(np.arange(servers, dtype=np.int64), n)) % servers
+    push = make_round(worker, n + chunk, first=chunk, reduce=True)
+    pull = make_round(n + chunk, worker, first=chunk)
+    return Schedule("all_reduce", n, servers, ((single(push), single(pull)),), servers=servers)
+
+
+def cost(n: int, layout: Layout, options: Options) -> Cost | None:
+    """The busier of the first server's port and a worker's port."""
+    servers = options["servers"]
+    if n == 1:
+        return Cost()
+    if servers == CO_LOCATED:
+        sent = (n - 1) * layout.head(1)
+        return Cost(2, 2 * (n - 1), 2 * sent, sent)
+    if servers > n and not layout.even:
+        return None
+    return Cost(2, 2 * max(n, servers), 2 * max(n * layout.head(1), layout.elements), n * layout.head(1))
+
+
+ALGORITHMS = (
+    Algorithm(
+        name="parameter_server",
+        collective="all_reduce",
+        summary="push to k servers, pull the sum back",
+        formula="2(alpha + max(N(o + M/kB), k o + M/B)) + N/k M gamma",
+        reference="Li et al. 2014",
+        schedule=schedule,
+        cost=cost,
+        options=(Option("servers", 1, f"number of dedicated servers, or {CO_LOCATED}", _check_servers, (CO_LOCATED,)),),
+        accepts=_accepts,
+    ),
+)

@@ -1,0 +1,167 @@
+"""What an algorithm is: a name, a collective, options, the world sizes it takes, its schedule and its closed form."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simcollectives.cluster.types import Cluster
+from simcollectives.errors import AlgorithmError, Problem
+from simcollectives.schedule.partition import Layout
+from simcollectives.schedule.types import IntArray, Schedule
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The critical path on a uniform cluster, which lasts
+
+    ``rounds * alpha + messages * overhead + elements * itemsize / bandwidth + gamma * reduced * itemsize``.
+    """
+
+    rounds: int = 0
+    messages: int = 0
+    elements: int = 0
+    reduced: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        """One critical path after another."""
+        return Cost(
+            self.rounds + other.rounds,
+            self.messages + other.messages,
+            self.elements + other.elements,
+            self.reduced + other.reduced,
+        )
+
+
+@dataclass(frozen=True)
+class LevelCost:
+    """The part of a critical path that runs on the links of one level."""
+
+    level: str
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where ranks sit: ``groups`` [node, member] holds rank numbers; ``flat`` tells that there is one kind of link."""
+
+    groups: IntArray
+    flat: bool = True
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return int(self.groups.size)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One knob of an algorithm. ``check(value)`` returns the accepted value or raises ValueError with the rule."""
+
+    name: str
+    default: Any
+    summary: str
+    check: Callable[[Any], Any]
+    choices: tuple[str, ...] = ()
+
+
+def choice(name: str, choices: tuple[str, ...], default: str, summary: str) -> Option:
+    """Return an option that takes one of a few words."""
+
+    def check(value: Any) -> str:
+        if value not in choices:
+            near = difflib.get_close_matches(str(value), choices, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"{value!r} is not a choice; write {' or '.join(choices)}{hint}")
+        return str(value)
+
+    return Option(name, default, summary, check, choices)
+
+
+def whole_number(name: str, default: int, summary: str, least: int = 0) -> Option:
+    """Return an option that takes a whole number."""
+
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"{value!r} is not valid; write a whole number, {least} or more")
+        return value
+
+    return Option(name, default, summary, check)
+
+
+ROOT = whole_number("root", 0, "rank whose data is sent, or that receives the sum")
+
+
+def any_size(_placement: Placement, _options: Options) -> str | None:
+    """Accept every cluster."""
+    return None
+
+
+def powers_of_two(placement: Placement, _options: Options) -> str | None:
+    """Accept world sizes that are powers of two."""
+    n = placement.world_size
+    return None if n & (n - 1) == 0 else f"needs a power of two of ranks, not {n}"
+
+
+def root_exists(placement: Placement, options: Options) -> str | None:
+    """Accept a root that is a rank."""
+    n = placement.world_size
+    root = options["root"]
+    return None if root < n else f"root {root} is unreachable; ranks are 0 to {n - 1}"
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One algorithm for one collective.
+
+    ``cost(world_size, layout, options)`` is the critical path where every pair of ranks has the same link, with the
+    message cut into ``layout.chunks`` chunks; None where no form is exact. ``level_costs`` gives the critical path on a
+    cluster of two levels, where one is known. ``same_bits`` tells that all ranks end with identical bits.
+    """
+
+    name: str
+    collective: str
+    summary: str
+    formula: str
+    reference: str
+    schedule: Callable[[Placement, Options], Schedule]
+    cost: Callable[[int, Layout, Options], Cost | None]
+    options: tuple[Option, ...] = ()
+    accepts: Callable[[Placement, Options], str | None] = any_size
+    level_costs: Callable[[Cluster, Layout, int, Options], tuple[LevelCost, ...] | None] | None = None
+    same_bits: bool = True
+
+
+def flat_placement(world_size: int) -> Placement:
+    """All ranks on one node, in order."""
+    return Placement(np.arange(world_size, dtype=np.int64)[None, :])
+
+
+def resolve_options(algorithm: Algorithm, given: Options | None) -> dict[str, Any]:
+    """Return all options of an algorithm: those given, checked, and defaults for the rest.
+
+    Raises:
+        AlgorithmError: unknown options or wrong values, all at once.
+    """
+    given = dict(given or {})
+    known = {option.name: option for option in algorithm.options}
+    problems = []
+    resolved = {}
+    for name, value in given.items():
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            has = f"it has: {', '.join(known)}" if known else "it has none"
+            problems.append(Problem(str(name), f"{algorithm.name} has no option {name!r}; {hint}{has}"))
+            continue
+        try:
+            resolved[name] = known[name].check(value)
+        except ValueError as error:
+            problems.append(Problem(str(name), f"{algorithm.name}: {error}"))
+    if problems:
+        raise AlgorithmError(problems)
+    return {name: resolved.get(name, option.default) for name, option in known.items()}

@@ -1,0 +1,84 @@
+"""Named machines: one YAML file each in ``machines/``, where every quantity has its unit and its source."""
+
+import difflib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from simcollectives.cluster.types import Device, Link
+from simcollectives.errors import ClusterError
+from simcollectives.units import parse_bandwidth, parse_bytes, parse_flops_per_second, parse_seconds
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A type of server: its devices and links, and where each figure comes from."""
+
+    name: str
+    summary: str
+    gpus_per_node: int
+    device: Device
+    intra: Link
+    inter: Link
+    sources: tuple[tuple[str, str], ...]
+
+
+@cache
+def machine_names() -> tuple[str, ...]:
+    """Names of the machines that are shipped."""
+    folder = resources.files("simcollectives.cluster") / "machines"
+    return tuple(sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")))
+
+
+def list_machines() -> tuple[Machine, ...]:
+    """Return every shipped machine."""
+    return tuple(load_machine(name) for name in machine_names())
+
+
+@cache
+def load_machine(name: str) -> Machine:
+    """Read a named machine.
+
+    Raises:
+        ClusterError: there is no such machine; the message names the nearest and all known ones.
+    """
+    if name not in machine_names():
+        near = difflib.get_close_matches(str(name), machine_names(), n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ClusterError(f"{name!r} is not a known machine; {hint}known: {', '.join(machine_names())}")
+    from ruamel.yaml import YAML  # noqa: PLC0415  (kept out of start-up)
+
+    text = (resources.files("simcollectives.cluster") / "machines" / f"{name}.yaml").read_text(encoding="utf-8")
+    data: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
+    device, intra, inter = data["device"], data["intra"], data["inter"]
+    return Machine(
+        name=name,
+        summary=data["summary"],
+        gpus_per_node=data["gpus_per_node"]["value"],
+        device=Device(
+            name=device["name"],
+            peak_flops=tuple((k, parse_flops_per_second(v["value"])) for k, v in device["peak"].items()),
+            memory_bytes=parse_bytes(device["memory"]["value"]),
+            memory_bandwidth=parse_bandwidth(device["memory_bandwidth"]["value"]),
+            host_link_bandwidth=parse_bandwidth(device["host_link_bandwidth"]["value"]),
+        ),
+        intra=_link(intra),
+        inter=_link(inter),
+        sources=tuple(_sources("", data)),
+    )
+
+
+def _link(data: dict[str, Any]) -> Link:
+    return Link(parse_seconds(data["alpha"]["value"]), parse_bandwidth(data["bandwidth"]["value"]))
+
+
+def _sources(place: str, data: dict[str, Any]) -> list[tuple[str, str]]:
+    if "source" in data:
+        return [(place, data["source"])]
+    return [
+        item
+        for key, value in data.items()
+        if isinstance(value, dict)
+        for item in _sources(f"{place}.{key}" if place else key, value)
+    ]

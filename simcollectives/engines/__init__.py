@@ -1,0 +1,26 @@
+"""Engines evaluate schedules: event (SimPy), lockstep, closed_form; data moves real arrays."""
+
+from simcollectives.engines.closed_form import closed_form
+from simcollectives.engines.contributions import contributions
+from simcollectives.engines.data import execute, verify, verify_job
+from simcollectives.engines.job import DTYPES, Job, make_job
+from simcollectives.engines.run import Parts, Run, Timeline
+from simcollectives.engines.simulate import ENGINES, check_engine, simulate, simulate_job
+
+__all__ = [
+    "DTYPES",
+    "ENGINES",
+    "Job",
+    "Parts",
+    "Run",
+    "Timeline",
+    "check_engine",
+    "closed_form",
+    "contributions",
+    "execute",
+    "make_job",
+    "simulate",
+    "simulate_job",
+    "verify",
+    "verify_job",
+]

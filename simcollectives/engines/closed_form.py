@@ -1,0 +1,58 @@
+"""Closed forms: the algorithm's own formula, where it is exact for the cluster."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from simcollectives.cluster.types import Cluster
+from simcollectives.engines.job import Job, make_job
+from simcollectives.engines.run import Parts
+from simcollectives.errors import NoClosedFormError, Problem
+
+
+def closed_form_parts(job: Job) -> Parts | None:
+    """Evaluate the formula, or return None where none is exact."""
+    costs = job.level_costs
+    if costs is None:
+        return None
+    gamma = job.cluster.device.reduction_seconds_per_byte
+    names = tuple(level.name for level in job.cluster.levels)
+    latency, bandwidth, reduction = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0), 0.0
+    for level_cost in costs:
+        link, cost = job.cluster.level(level_cost.level).link, level_cost.cost
+        latency[level_cost.level] += cost.rounds * link.alpha + cost.messages * link.overhead
+        bandwidth[level_cost.level] += cost.elements * job.itemsize / link.bandwidth
+        reduction += cost.reduced * job.itemsize * gamma
+    return Parts(names, tuple(latency.values()), tuple(bandwidth.values()), reduction)
+
+
+def require_closed_form(job: Job) -> Parts:
+    """Evaluate the formula.
+
+    Raises:
+        NoClosedFormError: no form is exact for this cluster and message.
+    """
+    parts = closed_form_parts(job)
+    if parts is None:
+        why = "on links of several kinds" if job.cluster.uniform_link is None else "with these chunks"
+        remedy = "use engine event or lockstep"
+        raise NoClosedFormError(
+            [Problem("", f"{job.label} {job.algorithm.collective} has no exact closed form {why}; {remedy}")]
+        )
+    return parts
+
+
+def closed_form(
+    collective: str,
+    algorithm: str,
+    cluster: Cluster,
+    message_bytes: float,
+    options: Mapping[str, Any] | None = None,
+    dtype: str = "float32",
+) -> float:
+    """Seconds by the algorithm's formula.
+
+    Raises:
+        NoClosedFormError: no form is exact for this cluster and message.
+        InputError: see ``make_job``.
+    """
+    return require_closed_form(make_job(collective, algorithm, cluster, message_bytes, options, dtype)).seconds

@@ -1,0 +1,231 @@
+"""The data engine: moves real NumPy arrays by the schedule and checks the collective's postcondition."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simcollectives.algorithms.types import Options
+from simcollectives.cluster.types import Cluster, Link
+from simcollectives.engines.job import DTYPES, Job, make_job
+from simcollectives.errors import InputError, Problem, ScheduleError
+from simcollectives.schedule.collectives import COLLECTIVES
+from simcollectives.schedule.partition import partition
+from simcollectives.schedule.types import Round
+
+Array = npt.NDArray[Any]
+State = list[dict[int, Array]]
+"""[device]: the chunks it holds. Arrays are never changed in place."""
+
+MAX_HELD_BYTES = 8 << 30
+
+
+def play(job: Job, state: State, after_round: Callable[[int, State], None] | None = None) -> None:
+    """Move the chunks of ``state`` by the schedule; a round reads before it writes.
+
+    Raises:
+        ScheduleError: a device sends a chunk that it does not hold.
+    """
+    streams = [job.schedule.rounds_of(channel) for channel in range(len(job.schedule.channels))]
+    for number in range(job.schedule.rounds):
+        moves = [
+            move
+            for stream in streams
+            if (round_ := next(stream, None)) is not None
+            for move in _reads(job, round_, state, number)
+        ]
+        for device, chunk, data, adds in moves:
+            held = state[device].get(chunk) if adds else None
+            state[device][chunk] = data if held is None else (held + data).astype(data.dtype, copy=False)
+        if after_round is not None:
+            after_round(number, state)
+
+
+def _reads(job: Job, round_: Round, state: State, number: int) -> list[tuple[int, int, Array, bool]]:
+    moves = []
+    columns = (round_.src, round_.dst, round_.first, round_.count, round_.stride, round_.reduce)
+    for src, dst, first, count, stride, reduce in zip(*(column.tolist() for column in columns), strict=True):
+        for chunk in range(first, first + count * stride, stride):
+            if chunk not in state[src]:
+                raise ScheduleError(f"{job.label}: in round {number} rank {src} sends chunk {chunk}, which it lacks")
+            moves.append((dst, chunk, state[src][chunk], reduce))
+    return moves
+
+
+def _scatter(job: Job, arrays: Sequence[Array]) -> State:
+    """Cut each rank's input into the chunks that the collective's precondition gives it."""
+    schedule = job.schedule
+    sizes = job.layout.chunk_elements()
+    before = COLLECTIVES[schedule.collective].before(schedule)
+    state: State = [{} for _ in range(schedule.devices)]
+    for rank, array in enumerate(arrays):
+        chunks = np.flatnonzero(before[rank])
+        if len(chunks) == 0:
+            continue
+        pieces = np.split(array, np.cumsum(sizes[chunks])[:-1])
+        state[rank] = dict(zip(chunks.tolist(), pieces, strict=True))
+    return state
+
+
+def _gather(job: Job, state: State, rank: int) -> Array | None:
+    """Join the chunks that the postcondition gives a rank, or return None where it gives none."""
+    chunks = np.flatnonzero(COLLECTIVES[job.schedule.collective].after(job.schedule)[rank])
+    if len(chunks) == 0:
+        return None
+    missing = [chunk for chunk in chunks.tolist() if chunk not in state[rank]]
+    if missing:
+        raise ScheduleError(f"{job.label}: rank {rank} ends without chunk {missing[0]}")
+    return np.concatenate([state[rank][chunk] for chunk in chunks.tolist()])
+
+
+def input_elements(job: Job, rank: int) -> int:
+    """Elements of a rank's input: its part for an all-gather, the message otherwise."""
+    if job.schedule.collective == "all_gather":
+        return int(partition(job.layout.elements, job.schedule.world_size)[rank])
+    return job.layout.elements
+
+
+def execute(
+    collective: str,
+    algorithm: str,
+    arrays: Sequence[npt.ArrayLike],
+    options: Options | None = None,
+    cluster: Cluster | None = None,
+) -> list[Array]:
+    """Run a collective on arrays, one a rank, by an algorithm's schedule.
+
+    Takes float64, float32, int64 or int8 arrays of one dtype. All-reduce, broadcast, reduce, reduce-scatter and
+    all-to-all take equal sizes; all-gather takes the parts that ``numpy.array_split`` of the whole would give. Returns
+    new arrays: of the inputs' shape for all-reduce, broadcast and reduce (ranks other than the root get their input
+    back), flat otherwise. Uneven parts put the longer ones first.
+
+    Raises:
+        InputError: the arrays do not fit; see also ``make_job``.
+        ScheduleError: the schedule is wrong (a bug).
+    """
+    inputs = [np.asarray(array) for array in arrays]
+    _check_arrays(inputs, collective)
+    if cluster is None:
+        cluster = Cluster.flat(len(inputs), Link(0.0, 1.0))
+    if cluster.world_size != len(inputs):
+        raise InputError(f"{len(inputs)} arrays for {cluster.world_size} ranks; give one array a rank")
+    total = sum(a.size for a in inputs) if collective == "all_gather" else inputs[0].size
+    dtype = str(inputs[0].dtype)
+    job = make_job(collective, algorithm, cluster, total * DTYPES[dtype], options, dtype)
+    for rank, array in enumerate(inputs):
+        if array.size != input_elements(job, rank):
+            rule = f"the parts of {total} elements on {len(inputs)} ranks are {input_elements(job, rank)} there"
+            raise InputError([Problem("", f"array {rank} has {array.size} elements; {rule}")])
+    outputs = _run(job, [array.reshape(-1) for array in inputs])
+    same_shape = collective in ("all_reduce", "broadcast", "reduce")
+    return [
+        array.copy() if output is None else output.reshape(array.shape) if same_shape else output
+        for array, output in zip(inputs, outputs, strict=True)
+    ]
+
+
+def _run(job: Job, inputs: Sequence[Array]) -> list[Array | None]:
+    state = _scatter(job, inputs)
+    play(job, state)
+    return [_gather(job, state, rank) for rank in range(job.schedule.world_size)]
+
+
+def _check_arrays(inputs: Sequence[Array], collective: str) -> None:
+    if not inputs:
+        raise InputError("no arrays; give one array a rank")
+    problems = []
+    if str(inputs[0].dtype) not in DTYPES:
+        problems.append(Problem("", f"dtype {inputs[0].dtype} is not supported; use one of: {', '.join(DTYPES)}"))
+    for rank, array in enumerate(inputs):
+        if array.dtype != inputs[0].dtype:
+            problems.append(
+                Problem("", f"array {rank} has dtype {array.dtype}, array 0 has {inputs[0].dtype}; use one")
+            )
+        if collective != "all_gather" and array.shape != inputs[0].shape:
+            problems.append(
+                Problem("", f"array {rank} has shape {array.shape}, array 0 has {inputs[0].shape}; use one")
+            )
+    if problems:
+        raise InputError(problems)
+
+
+def verify(
+    collective: str,
+    algorithm: str,
+    cluster: Cluster,
+    message_bytes: float,
+    options: Mapping[str, Any] | None = None,
+    dtype: str = "float32",
+) -> None:
+    """Execute on arrays of seeded random numbers and compare with NumPy's own answer.
+
+    Integers must be exact. Floats may differ from the direct sum by (N - 1) eps sum|x|, and all ranks must hold the
+    same bits unless the algorithm is declared otherwise.
+
+    Raises:
+        ScheduleError: the result is wrong.
+        InputError: the arrays would not fit in memory; see also ``make_job``.
+    """
+    verify_job(make_job(collective, algorithm, cluster, message_bytes, options, dtype))
+
+
+def verify_job(job: Job) -> None:
+    """As ``verify``, for a job."""
+    n = job.schedule.world_size
+    if 3 * n * job.message_bytes > MAX_HELD_BYTES:
+        raise InputError(
+            [Problem("verify", f"{n} ranks of {job.message_bytes} B do not fit in memory; write verify: auto")]
+        )
+    inputs = random_inputs(job)
+    outputs = _run(job, inputs)
+    for rank, output in enumerate(outputs):
+        if output is not None:
+            _compare(job, inputs, rank, output)
+    reduced = [output for output in outputs if output is not None]
+    alike = job.schedule.collective in ("all_reduce", "all_gather", "broadcast") and job.algorithm.same_bits
+    if alike and any(output.tobytes() != reduced[0].tobytes() for output in reduced[1:]):
+        raise ScheduleError(f"{job.label}: ranks end with different bits")
+
+
+def random_inputs(job: Job, seed: int = 0) -> list[Array]:
+    """Seeded input arrays, one a rank: normal floats, or integers of the whole range of int8."""
+    generator = np.random.default_rng(seed)
+    sizes = [input_elements(job, rank) for rank in range(job.schedule.world_size)]
+    if np.issubdtype(np.dtype(job.dtype), np.floating):
+        return [generator.standard_normal(size).astype(job.dtype) for size in sizes]
+    return [generator.integers(-128, 128, size).astype(job.dtype) for size in sizes]
+
+
+def _compare(job: Job, inputs: Sequence[Array], rank: int, output: Array) -> None:
+    collective = COLLECTIVES[job.schedule.collective]
+    n = job.schedule.world_size
+    part = partition(job.layout.elements, n)
+    mine = slice(int(part[:rank].sum()), int(part[: rank + 1].sum()))
+    if not collective.reduces:
+        expected = {
+            "all_gather": lambda: np.concatenate(inputs),
+            "all_to_all": lambda: np.concatenate([array[mine] for array in inputs]),
+            "broadcast": lambda: inputs[job.schedule.root],
+        }[collective.name]()
+        wrong = output != expected if output.shape == expected.shape else np.ones(1, dtype=np.bool_)
+    else:
+        parts = [array[mine] if collective.name == "reduce_scatter" else array for array in inputs]
+        wrong = _wrong_sum(parts, output)
+    if np.any(wrong):
+        where = int(np.argmax(wrong))
+        raise ScheduleError(f"{job.label} {collective.name}: rank {rank} has a wrong value at element {where}")
+
+
+def _wrong_sum(parts: Sequence[Array], output: Array) -> npt.NDArray[np.bool_]:
+    dtype = parts[0].dtype
+    if not np.issubdtype(dtype, np.floating):
+        exact = np.zeros_like(parts[0])
+        for part in parts:
+            exact = exact + part
+        return np.asarray(output != exact)
+    # longdouble sums stand for the real ones: their own error is far below (N - 1) eps of the dtype.
+    direct = sum((part.astype(np.longdouble) for part in parts), np.zeros(parts[0].shape, dtype=np.longdouble))
+    size = sum((np.abs(part.astype(np.longdouble)) for part in parts), np.zeros(parts[0].shape, dtype=np.longdouble))
+    bound = max(len(parts) - 1, 0) * np.finfo(dtype).eps * size
+    return np.asarray(np.abs(output - direct) > bound)

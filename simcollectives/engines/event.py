@@ -1,0 +1,234 @@
+"""The event engine: SimPy plays every message, one process a rank and channel.
+
+A message starts when both its ends have entered the round. Where each of its ports carries nothing else in the round,
+one timeout completes it; where several messages meet on a port, their flows share it max-min fairly.
+"""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import simpy
+
+from simcollectives.engines.fair_sharing import FairNetwork
+from simcollectives.engines.job import Job, messages_of
+from simcollectives.engines.run import Parts, Timeline
+from simcollectives.errors import ScheduleError
+from simcollectives.schedule.types import IntArray, Round
+
+Path = list[float]
+"""Seconds so far along a critical path: latency and bandwidth by level in turn, then reduction."""
+
+
+@dataclass(slots=True)
+class _LiveRound:
+    """A round while ranks are in it. Lists are indexed by message; dicts by rank hold those with messages only."""
+
+    number: int
+    channel: int
+    src: list[int]
+    dst: list[int]
+    bytes: list[int]
+    level: list[int]
+    latency: list[float]
+    alone: list[float]
+    shares: list[bool]
+    resources: list[list[int]]
+    overhead_share: list[float]
+    alpha: list[float]
+    messages_at: dict[int, list[int]]
+    reduced_bytes: dict[int, int]
+    ranks_left: int
+    entered: list[bool]
+    started: list[float]
+    path: list[Path]
+    pending: dict[int, int] = field(default_factory=dict)
+    done: dict[int, simpy.Event] = field(default_factory=dict)
+    last: dict[int, int] = field(default_factory=dict)
+
+
+class _Play:
+    """State of one evaluation."""
+
+    def __init__(self, job: Job, record: bool) -> None:
+        self.job = job
+        self.network = job.network
+        self.gamma = job.cluster.device.reduction_seconds_per_byte
+        self.env = simpy.Environment()
+        self.flows = FairNetwork(self.env, job.network.resource_capacity, self._flow_done)
+        self.sent = np.zeros(job.schedule.devices, dtype=np.int64)
+        channels = job.schedule.channels
+        self.rounds = [sum(phase.steps for phase in channel) for channel in channels]
+        self.streams: list[Iterator[Round]] = [job.schedule.rounds_of(c) for c in range(len(channels))]
+        self.live: list[dict[int, _LiveRound]] = [{} for _ in channels]
+        self.made = [0 for _ in channels]
+        self.ends: list[tuple[float, Path]] = []
+        self.rows: list[tuple[Any, ...]] | None = [] if record else None
+
+    def run(self) -> Parts:
+        levels = len(self.network.levels)
+        processes = 0
+        for channel, rounds in enumerate(self.rounds):
+            if rounds:
+                for rank in range(self.job.schedule.devices):
+                    self.env.process(self._rank(rank, channel, [0.0] * (2 * levels + 1)))
+                    processes += 1
+        self.env.run()
+        if len(self.ends) != processes:
+            raise ScheduleError(f"{self.job.label}: {processes - len(self.ends)} ranks never finished")
+        seconds, path = max(self.ends, key=lambda end: end[0], default=(0.0, [0.0] * (2 * levels + 1)))
+        names = tuple(level.name for level in self.network.levels)
+        return _parts(names, seconds, path)
+
+    def _rank(self, rank: int, channel: int, path: Path) -> Generator[simpy.Event, None, None]:
+        env, gamma, live_rounds = self.env, self.gamma, self.live[channel]
+        for number in range(self.rounds[channel]):
+            live = live_rounds.get(number) or self._next_round(channel)
+            live.ranks_left -= 1
+            if live.ranks_left == 0:
+                del live_rounds[number]
+            mine = live.messages_at.get(rank)
+            if mine is None:
+                continue
+            done = simpy.Event(env)
+            live.done[rank] = done
+            live.pending[rank] = len(mine)
+            entered = live.entered
+            for i in mine:
+                if entered[i]:
+                    self._start(live, i, path)
+                else:
+                    entered[i] = True
+            yield done
+            path = self._path_after(live, live.last[rank])
+            if gamma and rank in live.reduced_bytes:
+                seconds = gamma * live.reduced_bytes[rank]
+                if self.rows is not None:
+                    row = (rank, "reduce", "reduce", env.now, env.now + seconds, live.reduced_bytes[rank], -1)
+                    self.rows.append((*row, number, channel))
+                path[-1] += seconds
+                yield env.timeout(seconds)
+        self.ends.append((env.now, path))
+
+    def _start(self, live: _LiveRound, i: int, path: Path) -> None:
+        """Both ends have entered; the later one's path is the message's."""
+        live.path[i] = path
+        live.started[i] = self.env.now
+        if live.shares[i]:
+            event = simpy.Timeout(self.env, live.alpha[i], (live, i))
+            event.callbacks.append(self._flow_start)
+        else:
+            event = simpy.Timeout(self.env, live.alone[i], (live, i))
+            event.callbacks.append(self._alone_done)
+
+    def _flow_start(self, event: simpy.Event) -> None:
+        live, i = event.value
+        work = live.bytes[i] + live.overhead_share[i]
+        if work > 0:
+            self.flows.start(live.resources[i], work, (live, i))
+        else:
+            self._complete(live, i)
+
+    def _flow_done(self, token: tuple[_LiveRound, int]) -> None:
+        self._complete(*token)
+
+    def _alone_done(self, event: simpy.Event) -> None:
+        self._complete(*event.value)
+
+    def _complete(self, live: _LiveRound, i: int) -> None:
+        pending = live.pending
+        if self.rows is not None:
+            self._record(live, i)
+        for rank in (live.src[i], live.dst[i]):
+            left = pending[rank] - 1
+            pending[rank] = left
+            if left == 0:
+                live.last[rank] = i
+                if live.shares[i]:
+                    live.alone[i] = self.env.now - live.started[i]
+                live.done[rank].succeed()
+
+    def _path_after(self, live: _LiveRound, i: int) -> Path:
+        """The path of the rank that message i was the last for."""
+        path = live.path[i].copy()
+        level = 2 * live.level[i]
+        latency = live.latency[i]
+        if live.shares[i]:
+            flowing = live.alone[i] - live.alpha[i]
+            work = live.bytes[i] + live.overhead_share[i]
+            latency = live.alpha[i] + (flowing * (live.overhead_share[i] / work) if work else 0.0)
+        path[level] += latency
+        path[level + 1] += live.alone[i] - latency
+        return path
+
+    def _record(self, live: _LiveRound, i: int) -> None:
+        if self.rows is None:
+            return
+        src, dst, level = live.src[i], live.dst[i], self.network.levels[live.level[i]].name
+        when = (live.started[i], self.env.now, live.bytes[i])
+        self.rows.append((src, f"send {level}", f"to {dst}", *when, dst, live.number, live.channel))
+        self.rows.append((dst, f"receive {level}", f"from {src}", *when, src, live.number, live.channel))
+
+    def _next_round(self, channel: int) -> _LiveRound:
+        messages = messages_of(self.job, next(self.streams[channel]))
+        number = self.made[channel]
+        self.made[channel] += 1
+        np.add.at(self.sent, messages.src, messages.bytes)
+        routes = self.network.routes(messages.src, messages.dst)
+        # Ports belong to one device, which is in one round of a channel at a time: only this round's messages meet.
+        load = np.bincount(routes.resources.reshape(-1), minlength=self.network.resource_count)
+        shares = (load[routes.resources] > 1).any(axis=1) | (len(self.rounds) > 1)
+        latency = routes.alpha + routes.overhead
+        src, dst = messages.src.tolist(), messages.dst.tolist()
+        messages_at: dict[int, list[int]] = {}
+        for i, (s, d) in enumerate(zip(src, dst, strict=True)):
+            messages_at.setdefault(s, []).append(i)
+            messages_at.setdefault(d, []).append(i)
+        reduced = np.bincount(messages.dst, messages.reduced_bytes) if self.gamma and len(dst) else np.zeros(0)
+        count = len(src)
+        live = _LiveRound(
+            number=number,
+            channel=channel,
+            src=src,
+            dst=dst,
+            bytes=messages.bytes.tolist(),
+            level=routes.level.tolist(),
+            latency=latency.tolist(),
+            alone=(latency + messages.bytes / routes.bandwidth).tolist(),
+            shares=shares.tolist(),
+            resources=routes.resources.tolist() if shares.any() else [],
+            overhead_share=(routes.overhead * routes.bandwidth).tolist(),
+            alpha=routes.alpha.tolist(),
+            messages_at=messages_at,
+            reduced_bytes={int(r): int(reduced[r]) for r in np.flatnonzero(reduced)},
+            ranks_left=self.job.schedule.devices,
+            entered=[False] * count,
+            started=[0.0] * count,
+            path=[[]] * count,
+        )
+        self.live[channel][number] = live
+        return live
+
+
+def _parts(names: tuple[str, ...], seconds: float, path: Path) -> Parts:
+    """Sum the path; what rounding leaves between it and the clock goes to the largest bandwidth part."""
+    latency, bandwidth = path[0:-1:2], path[1:-1:2]
+    rest = seconds - sum(path)
+    widest = max(range(len(bandwidth)), key=lambda level: bandwidth[level])
+    if bandwidth[widest] > 0:
+        bandwidth[widest] = max(bandwidth[widest] + rest, 0.0)
+    return Parts(names, tuple(latency), tuple(bandwidth), path[-1])
+
+
+def event(job: Job, *, record: bool = False) -> tuple[Parts, float, IntArray, Timeline | None]:
+    """Play a job. Returns the parts, the seconds, the bytes sent by each device, and the timeline if ``record``."""
+    play = _Play(job, record)
+    parts = play.run()
+    timeline = None
+    if play.rows is not None:
+        rows = sorted(play.rows, key=lambda row: (row[3], row[0], row[1], row[4]))
+        columns = tuple(zip(*rows, strict=True)) if rows else ((),) * 9
+        timeline = Timeline(*columns)
+    seconds = max((end for end, _ in play.ends), default=0.0)
+    return parts, seconds, play.sent, timeline

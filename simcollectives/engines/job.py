@@ -1,0 +1,175 @@
+"""A job is a checked question: which algorithm moves which message on which cluster. Every engine takes one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simcollectives.algorithms.table import check_fits, find_algorithm, label, placement_of
+from simcollectives.algorithms.types import Algorithm, Cost, LevelCost, Options, resolve_options
+from simcollectives.cluster.types import Cluster
+from simcollectives.errors import InputError, Problem
+from simcollectives.metrics import bandwidth_lower_bound, latency_lower_bound
+from simcollectives.schedule.partition import Layout
+from simcollectives.schedule.types import IntArray, Round, Schedule
+from simcollectives.units import format_bytes, parse_bytes
+
+DTYPES: Mapping[str, int] = {"float64": 8, "float32": 4, "int64": 8, "int8": 1}
+MAX_MESSAGE_BYTES = 1 << 50
+MAX_ROUND_MESSAGES = 30_000_000
+
+
+@dataclass(frozen=True)
+class Job:
+    """One collective on one cluster. ``network`` is the cluster with the dedicated servers that the schedule needs."""
+
+    algorithm: Algorithm
+    options: Options
+    cluster: Cluster
+    network: Cluster
+    schedule: Schedule
+    layout: Layout
+    dtype: str
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return DTYPES[self.dtype]
+
+    @property
+    def message_bytes(self) -> int:
+        """Bytes of the message."""
+        return self.layout.elements * self.itemsize
+
+    @property
+    def label(self) -> str:
+        """The algorithm with its options that are not defaults."""
+        return label(self.algorithm, self.options)
+
+    @property
+    def level_costs(self) -> tuple[LevelCost, ...] | None:
+        """The critical path by level, or None where no form is exact."""
+        if self.algorithm.level_costs is not None:
+            return self.algorithm.level_costs(self.cluster, self.layout, self.itemsize, self.options)
+        if self.cluster.uniform_link is None:
+            return None
+        cost = self.algorithm.cost(self.cluster.world_size, self.layout, self.options)
+        return None if cost is None else (LevelCost(self.cluster.levels[0].name, cost),)
+
+    @property
+    def messages_at_most(self) -> int:
+        """An upper bound on the number of messages, known before any is made."""
+        known = self.algorithm.cost(self.cluster.world_size, self.layout, self.options)
+        cost = known or Cost(2, 2 * self.schedule.devices)
+        return cost.messages * self.schedule.devices
+
+    @property
+    def lower_bound_seconds(self) -> float:
+        """The larger of the latency and the bandwidth bound."""
+        cluster = self.cluster
+        return max(
+            latency_lower_bound(cluster.world_size, min(level.link.alpha for level in cluster.levels)),
+            bandwidth_lower_bound(
+                self.algorithm.collective,
+                cluster.world_size,
+                self.message_bytes,
+                cluster.port_bandwidth,
+                cluster.gpus_per_node,
+                cluster.node_bandwidth,
+            ),
+        )
+
+
+def make_job(
+    collective: str,
+    algorithm: str,
+    cluster: Cluster,
+    message_bytes: float,
+    options: Mapping[str, Any] | None = None,
+    dtype: str = "float32",
+) -> Job:
+    """Check a question and make its schedule.
+
+    Raises:
+        InputError: an unknown collective, algorithm, option or dtype; a message that is not a whole number of
+            elements; an algorithm that does not run on the cluster; or more messages than can be held.
+    """
+    found = find_algorithm(collective, algorithm)
+    resolved = resolve_options(found, options)
+    elements = count_elements(message_bytes, dtype)
+    check_fits(found, cluster, resolved)
+    n = cluster.world_size
+    if n * elements * DTYPES[dtype] >= 1 << 62:
+        raise InputError(
+            [Problem("message", f"{n} ranks of {format_bytes(message_bytes)} are more than can be counted")]
+        )
+    # Only the direct and naive rounds grow as N^2: their arrays must fit before they are made.
+    probe = Layout(elements, n)
+    cost = found.cost(n, probe, resolved)
+    if cost and cost.rounds and cost.messages // cost.rounds * n > MAX_ROUND_MESSAGES:
+        rule = f"more than the {MAX_ROUND_MESSAGES:,} that one round may have; take fewer devices or another algorithm"
+        raise InputError(
+            [Problem("", f"{label(found, resolved)} on {n} ranks sends {n * (n - 1):,} messages at once, {rule}")]
+        )
+    schedule = found.schedule(placement_of(cluster), resolved)
+    layout = Layout(elements, schedule.chunks, period=n if collective == "all_to_all" else 0)
+    return Job(found, resolved, cluster, cluster.with_servers(schedule.servers), schedule, layout, dtype)
+
+
+def count_elements(message_bytes: float, dtype: str) -> int:
+    """Whole elements of a message.
+
+    Raises:
+        InputError: the dtype is not known, or the bytes are negative, too many, or not a whole number of elements.
+    """
+    if dtype not in DTYPES:
+        raise InputError([Problem("dtype", f"{dtype!r} is not a known dtype; write one of: {', '.join(DTYPES)}")])
+    if isinstance(message_bytes, str):
+        message_bytes = parse_bytes(message_bytes)
+    itemsize = DTYPES[dtype]
+    if isinstance(message_bytes, bool) or not isinstance(message_bytes, int | float | np.integer | np.floating):
+        raise InputError([Problem("message", f"{message_bytes!r} is not a number of bytes")])
+    if not 0 <= message_bytes <= MAX_MESSAGE_BYTES:
+        rule = f"a message has 0 to {format_bytes(MAX_MESSAGE_BYTES)}"
+        raise InputError([Problem("message", f"{message_bytes!r} B is out of range; {rule}")])
+    whole, rest = divmod(message_bytes, itemsize)
+    if rest:
+        near = f"{int(whole) * itemsize} B or {(int(whole) + 1) * itemsize} B"
+        rule = f"is not a whole number of {dtype} elements of {itemsize} B"
+        raise InputError([Problem("message", f"{message_bytes!r} B {rule}; write {near}, or another dtype")])
+    return int(whole)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The messages of one round, one entry each: all rows of one (src, dst) together. Bytes are whole."""
+
+    src: IntArray
+    dst: IntArray
+    bytes: IntArray
+    reduced_bytes: IntArray
+
+
+def messages_of(job: Job, round_: Round) -> Messages:
+    """Join the rows of a round into messages."""
+    sizes = job.layout.row_elements(round_) * job.itemsize
+    reduced = np.where(round_.reduce, sizes, 0)
+    devices = job.schedule.devices
+    pair = round_.src * devices + round_.dst
+    unique, inverse = np.unique(pair, return_inverse=True)
+    if len(unique) == len(pair):
+        return Messages(round_.src, round_.dst, sizes, reduced)
+    totals = np.zeros((2, len(unique)), dtype=np.int64)
+    np.add.at(totals[0], inverse, sizes)
+    np.add.at(totals[1], inverse, reduced)
+    return Messages(unique // devices, unique % devices, totals[0], totals[1])
+
+
+def count_bytes_sent(job: Job) -> IntArray:
+    """Bytes that each device sends, by walking the schedule."""
+    sent = np.zeros(job.schedule.devices, dtype=np.int64)
+    for channel in range(len(job.schedule.channels)):
+        for round_ in job.schedule.rounds_of(channel):
+            np.add.at(sent, round_.src, job.layout.row_elements(round_) * job.itemsize)
+    return sent

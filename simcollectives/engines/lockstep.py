@@ -1,0 +1,48 @@
+"""The lectures' model: rounds are global barriers.
+
+A round lasts its largest alpha, plus its busiest resource, plus gamma times the most bytes reduced by one rank.
+Concurrent channels share each round.
+"""
+
+import numpy as np
+
+from simcollectives.engines.job import Job, Messages, messages_of
+from simcollectives.engines.run import Parts
+from simcollectives.schedule.types import IntArray
+
+
+def lockstep(job: Job) -> tuple[Parts, IntArray]:
+    """Return the parts of the time and the bytes sent by each device."""
+    network, gamma = job.network, job.cluster.device.reduction_seconds_per_byte
+    names = tuple(level.name for level in network.levels)
+    latency, bandwidth, reduction = [0.0] * len(names), [0.0] * len(names), 0.0
+    sent = np.zeros(job.schedule.devices, dtype=np.int64)
+    streams = [job.schedule.rounds_of(channel) for channel in range(len(job.schedule.channels))]
+    for _ in range(job.schedule.rounds):
+        rounds = [messages_of(job, r) for r in (next(stream, None) for stream in streams) if r is not None]
+        messages = _joined(rounds)
+        np.add.at(sent, messages.src, messages.bytes)
+        if len(messages.src) == 0:
+            continue
+        routes = network.routes(messages.src, messages.dst)
+        slowest = int(np.argmax(routes.alpha))
+        latency[routes.level[slowest]] += float(routes.alpha[slowest])
+        hops = routes.resources.shape[1]
+        flat = routes.resources.reshape(-1)
+        capacity = network.resource_capacity
+        overhead_bytes = np.bincount(flat, np.repeat(routes.overhead * routes.bandwidth, hops), len(capacity))
+        message_bytes = np.bincount(flat, np.repeat(messages.bytes, hops), len(capacity))
+        busiest = int(np.argmax((overhead_bytes + message_bytes) / capacity))
+        level = network.resource_level(busiest)
+        latency[level] += float(overhead_bytes[busiest] / capacity[busiest])
+        bandwidth[level] += float(message_bytes[busiest] / capacity[busiest])
+        if gamma:
+            reduction += gamma * float(np.max(np.bincount(messages.dst, messages.reduced_bytes)))
+    return Parts(names, tuple(latency), tuple(bandwidth), reduction), sent
+
+
+def _joined(rounds: list[Messages]) -> Messages:
+    if len(rounds) == 1:
+        return rounds[0]
+    columns = [[getattr(r, name) for r in rounds] for name in ("src", "dst", "bytes", "reduced_bytes")]
+    return Messages(*(np.concatenate(column) if column else np.zeros(0, dtype=np.int64) for column in columns))

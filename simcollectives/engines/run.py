@@ -1,0 +1,112 @@
+"""The result of one evaluation: seconds, why, and on request who sent what when."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simcollectives.cluster.types import Cluster
+from simcollectives.metrics import algbw, busbw
+from simcollectives.schedule.types import IntArray
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Seconds along the critical path: [level] latency (alpha and overhead), [level] bandwidth, and reduction."""
+
+    level_names: tuple[str, ...]
+    latency: tuple[float, ...]
+    bandwidth: tuple[float, ...]
+    reduction: float
+
+    @property
+    def seconds(self) -> float:
+        """All parts together."""
+        return sum(self.latency) + sum(self.bandwidth) + self.reduction
+
+    @property
+    def bottleneck(self) -> str:
+        """The largest part: "<level> latency", "<level> bandwidth", "reduction", or "none" where nothing is sent."""
+        named = [(self.reduction, "reduction")]
+        for level, latency, bandwidth in zip(self.level_names, self.latency, self.bandwidth, strict=True):
+            named += [(latency, f"{level} latency"), (bandwidth, f"{level} bandwidth")]
+        seconds, name = max(named)
+        return name if seconds > 0 else "none"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Columns of equal length, one entry for each end of each transfer, in order of start.
+
+    ``stream`` is "send <level>", "receive <level>" or "reduce"; ``name`` is "to 3" or "from 5"; ``start`` and ``end``
+    are seconds; a transfer starts when both its ends have entered the round. ``peer`` is -1 for a reduction.
+    """
+
+    rank: tuple[int, ...]
+    stream: tuple[str, ...]
+    name: tuple[str, ...]
+    start: tuple[float, ...]
+    end: tuple[float, ...]
+    bytes: tuple[int, ...]
+    peer: tuple[int, ...]
+    round: tuple[int, ...]
+    channel: tuple[int, ...]
+
+    def __len__(self) -> int:
+        """Number of entries."""
+        return len(self.rank)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One collective, evaluated. ``bytes_sent`` has one entry a rank, then one a dedicated parameter server.
+
+    The three parts sum to ``seconds`` along the critical path. ``closed_form_seconds`` is None unless a form is exact
+    for this cluster; ``lower_bound_seconds`` is the larger of the latency and the bandwidth bound.
+    """
+
+    collective: str
+    algorithm: str
+    options: Mapping[str, Any]
+    label: str
+    cluster: Cluster
+    message_bytes: int
+    dtype: str
+    seconds: float
+    latency_seconds: float
+    bandwidth_seconds: float
+    reduction_seconds: float
+    bottleneck: str
+    engine: str
+    engine_reason: str
+    rounds: int
+    bytes_sent: IntArray
+    lower_bound_seconds: float
+    closed_form_seconds: float | None
+    timeline: Timeline | None = None
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks; dedicated servers do not count."""
+        return self.cluster.world_size
+
+    @property
+    def bytes_sent_max(self) -> int:
+        """Most bytes sent by one device."""
+        return int(np.max(self.bytes_sent))
+
+    @property
+    def bytes_sent_total(self) -> int:
+        """Bytes sent by all devices."""
+        return sum(self.bytes_sent.tolist())
+
+    @property
+    def algbw(self) -> float | None:
+        """Message bytes over seconds; None where the time is zero."""
+        return algbw(self.message_bytes, self.seconds)
+
+    @property
+    def busbw(self) -> float | None:
+        """Algbw times the collective's factor; None where the time is zero."""
+        return busbw(self.collective, self.world_size, self.message_bytes, self.seconds)

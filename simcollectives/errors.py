@@ -1,0 +1,117 @@
+"""The exception tree: bad input (exit code 2) against a bug of this program (exit code 3).
+
+Every message shows the value, the rule that it breaks and a remedy; several problems of one input are reported at once.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SHOWN_CHARACTERS = 60
+
+
+class SimcollectivesError(Exception):
+    """Any error that this package raises on purpose."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with an input.
+
+    `place` is a path such as ``$.cluster.link.bandwidth`` (empty when the input has no places), `message` holds the
+    value, the rule and the remedy, `line` counts from 1.
+
+    >>> print(Problem("$.cluster.link.bandwidth", '450 has no unit; write "450 GB/s"', line=2))
+    $.cluster.link.bandwidth (line 2): 450 has no unit; write "450 GB/s"
+    """
+
+    place: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """Return ``place (line n): message``, leaving out what is not known."""
+        line = "" if self.line is None else f"line {self.line}"
+        where = f"{self.place} ({line})" if self.place and line else self.place or line
+        return f"{where}: {self.message}" if where else self.message
+
+
+class InputError(SimcollectivesError):
+    """The input is wrong, not the program: exit code 2.
+
+    `problems` is a sequence of `Problem`, or one message without a place; `source` is the name of the file, if any.
+    Raises ValueError when there is no problem to report.
+
+    >>> print(InputError([Problem("$.engine", '"fast" is not an engine; write "auto"', 7)], source="ring.yaml"))
+    ring.yaml: $.engine (line 7): "fast" is not an engine; write "auto"
+    """
+
+    problems: tuple[Problem, ...]
+    source: str | None
+
+    def __init__(self, problems: Sequence[Problem] | str, source: str | None = None) -> None:
+        found = (Problem("", problems),) if isinstance(problems, str) else tuple(problems)
+        if not found:
+            raise ValueError("an InputError needs at least one problem")
+        super().__init__(found, source)  # the arguments of __init__, so that the error survives pickling
+        self.problems = found
+        self.source = source
+
+    def __str__(self) -> str:
+        """Return one problem a line, each after the name of the source when it is known."""
+        prefix = "" if self.source is None else f"{self.source}: "
+        return "\n".join(f"{prefix}{problem}" for problem in self.problems)
+
+
+class UnitError(InputError):
+    """A quantity without a unit, with an unknown one, or out of its range."""
+
+
+class ClusterError(InputError):
+    """A cluster that cannot exist, such as one with no devices."""
+
+
+class AlgorithmError(InputError):
+    """An unknown algorithm or option, or one that does not fit the cluster."""
+
+
+class NoClosedFormError(AlgorithmError):
+    """No closed form is exact for this algorithm on this cluster."""
+
+
+class ScheduleError(SimcollectivesError):
+    """A schedule with a wrong result, or one that never ends: a bug, exit code 3."""
+
+
+def show_value(value: object, limit: int = SHOWN_CHARACTERS) -> str:
+    r"""Return a value on one line of at most about `limit` characters, spelled as in a YAML or JSON file.
+
+    >>> print(show_value("450 GBs"), show_value(None), show_value(True), show_value(450.0), show_value([1, "a"]))
+    "450 GBs" null true 450 [1, 'a']
+    >>> print(show_value("two\nlines"), show_value("x" * 100, limit=10))
+    "two\nlines" "xxxxxxxxxx..."
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return f'"{_one_line(value, limit)}"'
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    short = _ShortRepr()
+    short.maxstring = short.maxother = limit
+    return _one_line(short.repr(value), limit)
+
+
+class _ShortRepr(reprlib.Repr):
+    """A short `repr` that does not print the digits of huge numbers, which Python refuses to do."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        return repr(x) if x.bit_length() <= 200 else f"a whole number of {x.bit_length()} bits"
+
+
+def _one_line(text: str, limit: int) -> str:
+    """Return `text` cut to `limit` characters, with the characters that do not print escaped."""
+    shown = text if len(text) <= limit else f"{text[:limit]}..."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)

@@ -1,0 +1,296 @@
+"""Measured sweeps: what a collective took at each message size on a real machine.
+
+A sweep is one of the sets shipped with this package (:data:`SHIPPED`), or comes from a CSV file of the same columns
+(``data/README.md`` says what they mean). Times are kept in seconds and sizes in bytes, as everywhere in this project.
+"""
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from importlib import resources
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.measured.table import Problems, Row, listing, nearest, read_rows
+from simcollectives.metrics import COLLECTIVES
+from simcollectives.units import format_bytes
+
+SHIPPED: tuple[str, ...] = (
+    "h100_1n8_aws_p5_allreduce_auto",
+    "aic_h100_sxm_1n8_all_gather",
+    "mn5_h100_4n4_allreduce_ring",
+)
+"""Names of the sweeps that come with the package."""
+
+PLACES: tuple[str, ...] = ("out", "in")
+"""Where the result goes: into another buffer than the input's, or into the same."""
+
+TIMING_COLUMNS = ("set", "size_bytes", "time_us", "place")
+SET_COLUMNS = ("name", "n_gpus", "collective")
+
+MAX_FILE_BYTES = 16 * 2**20
+"""A larger file is refused unread: a sweep of a hundred points has five kilobytes."""
+
+_MAX_MESSAGE_BYTES = 2**62
+_MIN_TIME_US = 1e-6
+_MAX_TIME_US = 1e12
+_SPELLINGS = {name.replace("_", ""): name for name in COLLECTIVES}
+
+
+@dataclass(frozen=True)
+class MeasuredSweep:
+    """Measured times of one collective over message sizes.
+
+    ``message_bytes`` (B, ascending; a size may stand twice) and ``seconds`` are of one length. ``collective`` and
+    ``world_size`` are None, and the texts empty, where a file has no ``sets.csv`` beside it that says them.
+    ``algorithm`` is what the source says ran, in words. ``dropped`` tells which lines were left out, and why.
+    """
+
+    name: str
+    collective: str | None
+    algorithm: str
+    world_size: int | None
+    nodes: int | None
+    gpu: str
+    intra_link: str
+    nic: str
+    nccl_version: str
+    source: str
+    caveats: str
+    message_bytes: tuple[int, ...]
+    seconds: tuple[float, ...]
+    place: str
+    dropped: tuple[str, ...] = ()
+
+
+class _Point(NamedTuple):
+    set_name: str
+    size_bytes: int
+    seconds: float
+    place: str
+    line: int
+
+
+def load_sweep(set_name_or_path: str | os.PathLike[str], set: str | None = None, place: str = "out") -> MeasuredSweep:
+    """A measured sweep: a shipped set by its name, or set ``set`` of a CSV file.
+
+    A text is a file where it is no shipped name and has a folder in it, ends in ``.csv`` or exists. ``set`` may be left
+    out where the file holds one set. ``place`` takes the out-of-place or the in-place measurements. Raises
+    :class:`InputError` with every problem of the file at once.
+
+    >>> sweep = load_sweep("aic_h100_sxm_1n8_all_gather")
+    >>> sweep.collective, sweep.world_size, sweep.message_bytes[0], sweep.seconds[0]
+    ('all_gather', 8, 512, 1.014e-05)
+    """
+    name = os.fspath(set_name_or_path)
+    if place not in PLACES:
+        raise InputError([Problem("place", f"{show_value(place)} is no place; write {listing(PLACES)}")])
+    if name in SHIPPED:
+        if set not in (None, name):
+            message = f"{show_value(name)} is one shipped set and holds no {show_value(set)}; leave `set` out"
+            raise InputError([Problem("set", message)])
+        return _load_shipped(name, place)
+    if isinstance(set_name_or_path, os.PathLike) or _looks_like_a_path(name):
+        return _load_file(Path(name), set, place)
+    message = f"{show_value(name)} is no shipped measured set, and no file; {nearest(name, SHIPPED)}"
+    raise InputError([Problem("set", message)])
+
+
+def restrict(sweep: MeasuredSweep, min_bytes: float | None = None, max_bytes: float | None = None) -> MeasuredSweep:
+    """The points from ``min_bytes`` to ``max_bytes``, both included; ``dropped`` says how many others there were.
+
+    Raises :class:`InputError` where no point is left.
+    """
+    low = 0.0 if min_bytes is None else min_bytes
+    high = math.inf if max_bytes is None else max_bytes
+    kept = [(size, time) for size, time in zip(sweep.message_bytes, sweep.seconds, strict=True) if low <= size <= high]
+    out = len(sweep.message_bytes) - len(kept)
+    if out == 0:
+        return sweep
+    wanted = f"from {format_bytes(low)} to {format_bytes(high) if max_bytes is not None else 'any size'}"
+    if not kept:
+        span = f"{format_bytes(sweep.message_bytes[0])} to {format_bytes(sweep.message_bytes[-1])}"
+        raise InputError(f"measured set {show_value(sweep.name)} has no message {wanted}; it has {span}")
+    dropped = f"{out} of {len(sweep.message_bytes)} points left out: only messages {wanted} were asked for"
+    return replace(
+        sweep,
+        message_bytes=tuple(size for size, _ in kept),
+        seconds=tuple(time for _, time in kept),
+        dropped=(*sweep.dropped, dropped),
+    )
+
+
+def _looks_like_a_path(text: str) -> bool:
+    return "/" in text or os.sep in text or text.lower().endswith(".csv") or _is_file(Path(text))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _load_shipped(name: str, place: str) -> MeasuredSweep:
+    data = resources.files(__package__) / "data"
+    with (data / "timings.csv").open("rb") as timings, (data / "sets.csv").open("rb") as sets:
+        return _load(timings, sets, "measured/data/timings.csv", name, place)
+
+
+def _load_file(path: Path, set_name: str | None, place: str) -> MeasuredSweep:
+    beside = path.with_name("sets.csv") if path.name else path
+    with _open(path) as timings:
+        if _is_file(beside) and beside != path:
+            with _open(beside) as sets:
+                return _load(timings, sets, str(path), set_name, place)
+        return _load(timings, None, str(path), set_name, place)
+
+
+def _open(path: Path) -> IO[bytes]:
+    """The file, opened for reading; refused where it is no file or too large to be a sweep."""
+    try:
+        if path.is_dir():
+            raise InputError([Problem("", "this is a folder; name the CSV file in it")], str(path))
+        if not path.exists():
+            raise InputError([Problem("", "there is no such file; mend the path")], str(path))
+        if not path.is_file():
+            raise InputError([Problem("", "this is no regular file; save the sweep as a file first")], str(path))
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            message = f"{size} bytes are more than the {MAX_FILE_BYTES} that are read; keep only the sets you need"
+            raise InputError([Problem("", message)], str(path))
+        return path.open("rb")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"cannot be read ({reason}); check the path and its permissions"
+        raise InputError([Problem("", message)], str(path)) from error
+
+
+def _load(timings: IO[bytes], sets: IO[bytes] | None, source: str, set_name: str | None, place: str) -> MeasuredSweep:
+    problems = Problems()
+    points = _read_points(timings, problems)
+    chosen = _choose_set(points, set_name, problems)
+    described = _describe(sets, chosen, problems)
+    mine = [point for point in points if point.set_name == chosen]
+    here = [point for point in mine if point.place == place]
+    moving = sorted((point.size_bytes, point.seconds) for point in here if point.size_bytes > 0)
+    if not moving and not problems.found:
+        problems.add("place", _nothing_left(chosen, mine, here, place))
+    problems.raise_if_any(source)
+    return replace(
+        described,
+        message_bytes=tuple(size for size, _ in moving),
+        seconds=tuple(seconds for _, seconds in moving),
+        place=place,
+        dropped=_explain_dropped([point.line for point in here if point.size_bytes == 0]),
+    )
+
+
+def _nothing_left(set_name: str, mine: Sequence[_Point], here: Sequence[_Point], place: str) -> str:
+    if here:
+        return f"every line of set {show_value(set_name)} has size 0, which moves no bytes; measure larger messages"
+    other = "".join(sorted({point.place for point in mine}))
+    return f"set {show_value(set_name)} has no line with place {show_value(place)}; take place {show_value(other)}"
+
+
+def _explain_dropped(lines: Sequence[int]) -> tuple[str, ...]:
+    if not lines:
+        return ()
+    rows = "1 row" if len(lines) == 1 else f"{len(lines)} rows"
+    where = ", ".join(map(str, lines[:10])) + (", ..." if len(lines) > 10 else "")
+    return (f"{rows} of size 0 left out (line {where}): no bytes move, so only a launch was timed",)
+
+
+def _read_points(stream: IO[bytes], problems: Problems) -> list[_Point]:
+    points = []
+    before = len(problems.found)
+    for row in read_rows(stream, TIMING_COLUMNS, "", problems):
+        set_name, place = row.get("set"), row.get("place")
+        if not set_name:
+            problems.add(row.place("set"), "empty; every line names the set it belongs to", row.line)
+        if place not in PLACES:
+            problems.add(row.place("place"), f"{show_value(place)} is no place; write {listing(PLACES)}", row.line)
+        size = _whole_number(row, "size_bytes", 0, problems)
+        seconds = _seconds(row, problems)
+        if set_name and place in PLACES and size is not None and seconds is not None:
+            points.append(_Point(set_name, size, seconds, place, row.line))
+    if not points and len(problems.found) == before:
+        problems.add("", "no line below the header; add measured points")
+    return points
+
+
+def _whole_number(row: Row, column: str, least: int, problems: Problems) -> int | None:
+    text = row.get(column)
+    if re.fullmatch(r"[0-9]{1,19}", text) and least <= int(text) <= _MAX_MESSAGE_BYTES:
+        return int(text)
+    message = f"{show_value(text)} is no whole number from {least} to 2^62; write it in digits, such as 1048576"
+    problems.add(row.place(column), message, row.line)
+    return None
+
+
+def _seconds(row: Row, problems: Problems) -> float | None:
+    text = row.get("time_us")
+    try:
+        time_us = float(text)
+    except ValueError:
+        time_us = math.nan
+    if _MIN_TIME_US <= time_us <= _MAX_TIME_US:
+        return float(Decimal(text).scaleb(-6))
+    message = f"{show_value(text)} is no time from 1e-6 to 1e12 microseconds; write a positive number such as 12.9"
+    problems.add(row.place("time_us"), message, row.line)
+    return None
+
+
+def _choose_set(points: Sequence[_Point], asked: str | None, problems: Problems) -> str:
+    names = list(dict.fromkeys(point.set_name for point in points))
+    if asked is None and len(names) > 1:
+        problems.add("set", f"the file holds {len(names)} sets; name one of them: {listing(names)}")
+    if asked is None:
+        return names[0] if len(names) == 1 else ""
+    if names and asked not in names:
+        problems.add("set", f"no set {show_value(asked)} in the file; {nearest(asked, names)}")
+        return ""
+    return asked
+
+
+def _describe(stream: IO[bytes] | None, name: str, problems: Problems) -> MeasuredSweep:
+    """The set's line of ``sets.csv``, as a sweep that has no points yet."""
+    bare = MeasuredSweep(name, None, "", None, None, "", "", "", "", "", "", (), (), "out")
+    if stream is None:
+        return bare
+    before = len(problems.found)
+    rows = [row for row in read_rows(stream, SET_COLUMNS, "sets.csv", problems) if row.get("name") == name]
+    if len(problems.found) > before or not name:
+        return bare
+    if len(rows) != 1:
+        rule = "no line" if not rows else f"{len(rows)} lines (line {', '.join(str(row.line) for row in rows)})"
+        problems.add("sets.csv", f"{rule} for set {show_value(name)}; keep exactly one, or take sets.csv away")
+        return bare
+    row = rows[0]
+    return replace(
+        bare,
+        collective=_collective(row, problems),
+        algorithm=row.get("algo"),
+        world_size=_whole_number(row, "n_gpus", 1, problems),
+        nodes=_whole_number(row, "n_nodes", 1, problems) if row.get("n_nodes") else None,
+        gpu=row.get("gpu"),
+        intra_link=row.get("intra_link"),
+        nic=row.get("nic"),
+        nccl_version=row.get("nccl_version"),
+        source=row.get("source"),
+        caveats=row.get("caveats"),
+    )
+
+
+def _collective(row: Row, problems: Problems) -> str | None:
+    """The collective in this project's spelling: ``alltoall`` and ``AllToAll`` are ``all_to_all``."""
+    text = row.get("collective")
+    known = _SPELLINGS.get(text.replace("_", "").lower())
+    if known is None:
+        message = f"{show_value(text)} is no collective; {nearest(text, COLLECTIVES)}"
+        problems.add(row.place("collective"), message, row.line)
+    return known

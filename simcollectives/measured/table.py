@@ -1,0 +1,123 @@
+"""Reading a comma-separated table line by line, collecting every problem instead of stopping at the first."""
+
+import csv
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from simcollectives.errors import InputError, Problem, show_value
+
+PROBLEM_LIMIT = 100
+"""Reading stops after so many problems: a file with more is the wrong kind of file."""
+
+_COMPARED_NAMES = 1000
+
+
+def listing(names: Sequence[str], limit: int = 10) -> str:
+    """Names joined for an error, the first ``limit`` of them and how many more there are."""
+    shown = ", ".join(show_value(name) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """What an unknown name probably meant: the nearest known names, or all of them where none is near."""
+    close = difflib.get_close_matches(name, known[:_COMPARED_NAMES], n=3)
+    return f"did you mean {' or '.join(map(show_value, close))}?" if close else f"known are {listing(known)}"
+
+
+@dataclass
+class Problems:
+    """The problems found so far in one file."""
+
+    found: list[Problem] = field(default_factory=list)
+
+    def add(self, place: str, message: str, line: int | None = None) -> None:
+        """Note one problem."""
+        self.found.append(Problem(place, message, line))
+
+    @property
+    def full(self) -> bool:
+        """Whether there are so many problems that reading on is of no use."""
+        return len(self.found) >= PROBLEM_LIMIT
+
+    def raise_if_any(self, source: str) -> None:
+        """Raise :class:`InputError` with all problems, where there are any."""
+        if self.full:
+            self.add("", f"more than {PROBLEM_LIMIT} problems, so reading stopped here; mend these first")
+        if self.found:
+            raise InputError(self.found, source)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: its number (the header is line 1), its cells by column, and the table's name in problems."""
+
+    line: int
+    cells: dict[str, str]
+    table: str
+
+    def get(self, column: str) -> str:
+        """The cell without surrounding blanks; empty where the table has no such column."""
+        return self.cells.get(column, "").strip()
+
+    def place(self, column: str) -> str:
+        """Where a cell stands, as a problem says it."""
+        return f"{self.table} {column}".strip()
+
+
+def read_rows(stream: Iterable[bytes], required: Sequence[str], table: str, problems: Problems) -> Iterator[Row]:
+    """The rows of a CSV file with a header, in order; ``table`` names the file in problems.
+
+    Columns may stand in any order, and others than ``required`` are allowed. Empty lines are skipped. What cannot be
+    read (not UTF-8, binary, a broken quote, a missing column, too few cells) goes into ``problems``.
+    """
+    reader = csv.reader(_text_lines(stream, table, problems), strict=True)
+    header: list[str] | None = None
+    try:
+        for cells in reader:
+            if problems.full:
+                return
+            if not cells:
+                continue
+            if header is None:
+                header = [cell.strip() for cell in cells]
+                if not _header_is_right(header, required, table, reader.line_num, problems):
+                    return
+            elif len(cells) != len(header):
+                message = f"{len(cells)} cells where the header names {len(header)} columns; give every column one cell"
+                problems.add(table, message, reader.line_num)
+            else:
+                yield Row(reader.line_num, dict(zip(header, cells, strict=True)), table)
+    except csv.Error as error:
+        problems.add(table, f"not a comma-separated table ({error}); quote a cell that holds a comma", reader.line_num)
+        return
+    if header is None and not problems.found:
+        problems.add(table, f"the file is empty; its first line must name the columns {','.join(required)}")
+
+
+def _text_lines(stream: Iterable[bytes], table: str, problems: Problems) -> Iterator[str]:
+    """Lines as text; stops at the first line that is no text, for the rest of such a file says nothing."""
+    for number, raw in enumerate(stream, start=1):
+        if b"\0" in raw:
+            problems.add(table, "a binary file (it holds a zero byte); give comma-separated text", number)
+            return
+        try:
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            bad = error.object[error.start]
+            problems.add(table, f"byte 0x{bad:02x} is not UTF-8 text; save the file with encoding UTF-8", number)
+            return
+
+
+def _header_is_right(header: list[str], required: Sequence[str], table: str, line: int, problems: Problems) -> bool:
+    missing = [column for column in required if column not in header]
+    repeated = [column for column in required if header.count(column) > 1]
+    if missing:
+        rule = f"{listing(header)} names no {listing(missing)}"
+        pairs = [(difflib.get_close_matches(name, header[:_COMPARED_NAMES], 1, cutoff=0.5), name) for name in missing]
+        renames = [f"rename {show_value(near[0])} to {show_value(name)}" for near, name in pairs if near]
+        remedy = ", ".join(renames) or "is this the right file?"
+        problems.add(table, f"{rule}; the first line must name the columns {','.join(required)}: {remedy}", line)
+    if repeated:
+        problems.add(table, f"column {listing(repeated)} stands more than once; name each column once", line)
+    return not missing and not repeated

@@ -1,0 +1,133 @@
+"""What a point of a scenario is made of: the keys that may be swept or named, each with its unit and its range."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simcollectives.errors import UnitError, show_value
+from simcollectives.units import QUANTITIES
+
+MAX_WORLD_SIZE = 1 << 16
+MAX_MESSAGE_BYTES = 1 << 46
+"""64 TiB: times the largest world size it still is a number of bytes that 64 bits hold."""
+
+MAX_SECONDS = 86_400.0
+MIN_BANDWIDTH, MAX_BANDWIDTH = 1.0, 1e18
+MAX_SECONDS_PER_BYTE = 1.0
+
+JsonSchema = dict[str, Any]
+Value = int | float
+"""One number of a point, in SI units."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of number: how it is read from YAML (raising UnitError), written, and described to an editor."""
+
+    name: str
+    parse: Callable[[object], Value]
+    format: Callable[[float], str]
+    example: str
+    json_schema: JsonSchema
+    whole: bool = False
+
+
+def _ranged(quantity: str, low: float, high: float) -> Callable[[object], float]:
+    unit = QUANTITIES[quantity]
+
+    def parse(value: object) -> float:
+        number = unit.parse(value)
+        if low <= number <= high:
+            return number
+        bound = f"at least {unit.format(low)}" if number < low else f"at most {unit.format(high)}"
+        raise UnitError(f'{show_value(value)} is out of range: it must be {bound}; write for instance "{unit.example}"')
+
+    return parse
+
+
+def _whole(low: int, high: int, what: str) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        if isinstance(value, float) and value.is_integer() and low <= value <= high:
+            raise UnitError(f"{value!r} is not written as a whole number; write {int(value)}")
+        if isinstance(value, str) and value.strip().isdecimal() and len(value) < 10:
+            raise UnitError(f"{show_value(value)} is text; write {int(value)} without quotes")
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise UnitError(f"{show_value(value)} is not {what}; write a whole number from {low} to {high}")
+        return value
+
+    return parse
+
+
+def _parse_number(value: object) -> Value:
+    if isinstance(value, str):
+        raise UnitError(f"{show_value(value)} is text; write a bare number, such as 3")
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise UnitError(f"{show_value(value)} is not a number; write a bare number, such as 3")
+    try:
+        small = math.isfinite(float(value))
+    except OverflowError:
+        small = False
+    if not small or value < 0:
+        raise UnitError(f"{show_value(value)} is out of range; write a number that is 0 or more")
+    return value
+
+
+def _quantity_schema(quantity: str) -> JsonSchema:
+    pattern = r"^\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*[A-Za-zµμ]+(/[A-Za-z]+)?\s*$"
+    example = QUANTITIES[quantity].example
+    return {"type": "string", "pattern": pattern, "description": f'A quantity with its unit, such as "{example}"'}
+
+
+_RATIO_SCHEMA: JsonSchema = {
+    "anyOf": [
+        {"type": "number", "minimum": 0},
+        {"type": "string", "pattern": r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*%\s*$"},
+    ],
+    "description": 'A ratio, such as "0.5%" or 0.005',
+}
+
+
+def _number_text(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def _quantity(name: str, low: float, high: float) -> Kind:
+    unit = QUANTITIES[name]
+    return Kind(name, _ranged(name, low, high), unit.format, f'"{unit.example}"', _quantity_schema(name))
+
+
+_COUNT_SCHEMA: JsonSchema = {"type": "integer", "minimum": 1, "maximum": MAX_WORLD_SIZE}
+_INDEX_SCHEMA: JsonSchema = {"type": "integer", "minimum": 0, "maximum": MAX_WORLD_SIZE - 1}
+
+BYTES = _quantity("bytes", 0, MAX_MESSAGE_BYTES)
+ANY_BYTES, ANY_SECONDS, ANY_BANDWIDTH = (_quantity(name, 0, math.inf) for name in ("bytes", "seconds", "bandwidth"))
+SECONDS = _quantity("seconds", 0, MAX_SECONDS)
+BANDWIDTH = _quantity("bandwidth", MIN_BANDWIDTH, MAX_BANDWIDTH)
+SECONDS_PER_BYTE = _quantity("seconds_per_byte", 0, MAX_SECONDS_PER_BYTE)
+COUNT = Kind("count", _whole(1, MAX_WORLD_SIZE, "a count"), _number_text, "8", _COUNT_SCHEMA, whole=True)
+INDEX = Kind("rank", _whole(0, MAX_WORLD_SIZE - 1, "a rank"), _number_text, "0", _INDEX_SCHEMA, whole=True)
+NUMBER = Kind("number", _parse_number, _number_text, "3", {"type": "number", "minimum": 0})
+RATIO = Kind("ratio", QUANTITIES["ratio"].parse, QUANTITIES["ratio"].format, '"0.5%"', _RATIO_SCHEMA)
+
+_LINK_KEYS = {"alpha": SECONDS, "bandwidth": BANDWIDTH, "overhead": SECONDS}
+
+POINT_KEYS: Mapping[str, Kind] = {
+    "message": BYTES,
+    "devices": COUNT,
+    "nodes": COUNT,
+    "gpus_per_node": COUNT,
+    **{f"{level}.{name}": kind for level in ("link", "intra", "inter") for name, kind in _LINK_KEYS.items()},
+    "gamma": SECONDS_PER_BYTE,
+    "root": INDEX,
+}
+"""Keys of a point; the options of an algorithm, as in ``parameter_server.servers``, come on top."""
+
+METRICS: Mapping[str, Kind] = {
+    **dict.fromkeys(("seconds", "latency_seconds", "bandwidth_seconds", "reduction_seconds"), ANY_SECONDS),
+    **dict.fromkeys(("lower_bound_seconds", "closed_form_seconds"), ANY_SECONDS),
+    **dict.fromkeys(("bytes_sent_max", "bytes_sent_total"), ANY_BYTES),
+    **dict.fromkeys(("algbw", "busbw"), ANY_BANDWIDTH),
+    "rounds": NUMBER,
+}
+"""What an expectation may be about, with the unit of its bounds."""

@@ -1,0 +1,165 @@
+"""A scenario as data: validated, in SI units, with the line of whatever may later be reported.
+
+A *point* is a mapping from keys (``message``, ``devices``, ``link.bandwidth``, ``parameter_server.servers``) to numbers;
+what it does not name is as written under ``cluster:`` and ``collective:``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from simcollectives.cluster import Link
+from simcollectives.measured import MeasuredSweep
+
+Point = Mapping[str, Any]
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+Form = Literal["flat", "two_level", "machine"]
+Engine = Literal["auto", "event", "lockstep", "closed_form"]
+Verify = Literal["auto", "always", "never"]
+Relation = Literal["equals", "at_most", "at_least", "between"]
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """What ``cluster:`` says. ``machine`` is None except in its form; ``gamma`` (s/B) is None where nothing is written."""
+
+    form: Form
+    nodes: int = 1
+    gpus_per_node: int = 1
+    link: Link | None = None
+    intra: Link | None = None
+    inter: Link | None = None
+    gamma: float | None = None
+    rank_order: str | tuple[int, ...] = "node_major"
+    machine: str | None = None
+
+
+@dataclass(frozen=True)
+class AlgorithmEntry:
+    """One entry of ``algorithms:``. ``options`` are those given; ``label`` tells it from the others."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+    place: str = ""
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class CollectiveSettings:
+    """What ``collective:`` says; ``message_bytes`` is None where only sweeps give it."""
+
+    name: str
+    algorithms: tuple[AlgorithmEntry, ...]
+    message_bytes: int | None = None
+    dtype: str = "float32"
+    root: int | None = None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep: the cartesian product of the values of its keys, in order, the last key fastest."""
+
+    values: Mapping[str, tuple[Any, ...]]
+    place: str = ""
+    lines: Mapping[str, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Selector:
+    """One run: an algorithm at a point."""
+
+    entry: AlgorithmEntry
+    point: Point
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a number has to satisfy; ``values`` has two entries for ``between``, ``relative`` is a ratio."""
+
+    relation: Relation
+    values: tuple[float, ...]
+    relative: float | None = None
+    absolute: float | None = None
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What all expectations have: the text as written, its line, and the reason to show where it fails."""
+
+    text: str
+    line: int | None
+    because: str | None
+
+
+@dataclass(frozen=True)
+class MetricExpectation(Expectation):
+    """A metric of one run is within a bound."""
+
+    metric: str
+    selector: Selector
+    bound: Bound
+
+
+@dataclass(frozen=True)
+class RatioExpectation(Expectation):
+    """The metric of the first run over that of the second is within a bound."""
+
+    metric: str
+    first: Selector
+    second: Selector
+    bound: Bound
+
+
+@dataclass(frozen=True)
+class OrderExpectation(Expectation):
+    """The metric grows strictly from one run to the next."""
+
+    metric: str
+    selectors: tuple[Selector, ...]
+
+
+@dataclass(frozen=True)
+class CrossoverExpectation(Expectation):
+    """The times of two algorithms are equal at exactly one value of the key ``along``, which is within a bound.
+
+    ``grid`` are the values of ``along`` at which the curves are compared first, in ascending order; ``point`` fixes the
+    other keys.
+    """
+
+    first: AlgorithmEntry
+    second: AlgorithmEntry
+    along: str
+    grid: tuple[Any, ...]
+    point: Point
+    bound: Bound
+
+
+@dataclass(frozen=True)
+class MeasuredSettings:
+    """A measured sweep to lay over the predictions, and the algorithm and level to fit."""
+
+    sweep: MeasuredSweep
+    entry: AlgorithmEntry
+    level: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A validated scenario file."""
+
+    file: str
+    title: str
+    description: str | None
+    cluster: ClusterSettings
+    collective: CollectiveSettings
+    sweeps: tuple[Sweep, ...]
+    engine: Engine = "auto"
+    verify: Verify = "auto"
+    expectations: tuple[Expectation, ...] = ()
+    measured: MeasuredSettings | None = None
+    timelines: tuple[Selector, ...] = ()
+    contributions: Selector | None = None

@@ -1,0 +1,26 @@
+"""What moves: rounds, phases and schedules, the partition of a message, and each collective's pre- and postcondition."""
+
+from simcollectives.schedule.collectives import COLLECTIVES, Collective, find_collective
+from simcollectives.schedule.combinators import concatenate, embed, fold_in, relabel, reverse
+from simcollectives.schedule.partition import Layout, partition
+from simcollectives.schedule.types import IntArray, Phase, Round, Schedule, make_round, repeated, single
+
+__all__ = [
+    "COLLECTIVES",
+    "Collective",
+    "IntArray",
+    "Layout",
+    "Phase",
+    "Round",
+    "Schedule",
+    "concatenate",
+    "embed",
+    "find_collective",
+    "fold_in",
+    "make_round",
+    "partition",
+    "relabel",
+    "repeated",
+    "reverse",
+    "single",
+]

@@ -1,0 +1,88 @@
+"""Ways to make schedules from schedules. Each keeps rounds lazy: nothing is generated until an engine asks."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from simcollectives.schedule.types import IntArray, Phase, Phases, Round, make_round, single
+
+
+def _mapped(phases: Phases, change: Callable[[Round], Round]) -> Phases:
+    def wrap(phase: Phase) -> Phase:
+        return Phase(phase.steps, lambda step: change(phase.round_at(step)))
+
+    return tuple(wrap(phase) for phase in phases)
+
+
+def reverse(phases: Phases) -> Phases:
+    """Run backwards with source and destination swapped: copies become additions.
+
+    Turns an all-gather into a reduce-scatter and a broadcast into a reduce, with the same rounds and bytes.
+    """
+
+    def backwards(phase: Phase) -> Phase:
+        def round_at(step: int) -> Round:
+            r = phase.round_at(phase.steps - 1 - step)
+            return Round(r.dst, r.src, r.first, r.count, r.stride, ~r.reduce)
+
+        return Phase(phase.steps, round_at)
+
+    return tuple(backwards(phase) for phase in reversed(phases))
+
+
+def concatenate(*parts: Phases) -> Phases:
+    """One after another, over the same chunks."""
+    return tuple(phase for part in parts for phase in part)
+
+
+def relabel(phases: Phases, ranks: IntArray) -> Phases:
+    """Run with rank ``ranks[i]`` in the place of rank i."""
+    return _mapped(phases, lambda r: Round(ranks[r.src], ranks[r.dst], r.first, r.count, r.stride, r.reduce))
+
+
+def embed(phases: Phases, groups: IntArray, chunk_base: IntArray, chunk_scale: int = 1) -> Phases:
+    """Run the same phases in several disjoint groups at once.
+
+    ``groups`` is [group, member]: the rank that plays each member. Chunk c of the phases becomes the ``chunk_scale``
+    chunks from ``chunk_base[group] + c * chunk_scale`` on.
+    """
+    count_of_groups = len(groups)
+
+    def change(r: Round) -> Round:
+        if chunk_scale > 1 and np.any((r.stride > 1) & (r.count > 1)):
+            r = _one_chunk_a_row(r)
+        rows = len(r.src)
+        group = np.repeat(np.arange(count_of_groups), rows)
+        first, count, stride, reduce = (np.tile(a, count_of_groups) for a in (r.first, r.count, r.stride, r.reduce))
+        return Round(
+            groups[:, r.src].reshape(-1),
+            groups[:, r.dst].reshape(-1),
+            chunk_base[group] + first * chunk_scale,
+            count * chunk_scale,
+            stride if chunk_scale == 1 else np.ones_like(stride),
+            reduce,
+        )
+
+    return _mapped(phases, change)
+
+
+def _one_chunk_a_row(r: Round) -> Round:
+    row = np.repeat(np.arange(len(r.src)), r.count)
+    position = np.arange(len(row)) - np.repeat(np.cumsum(r.count) - r.count, r.count)
+    return make_round(r.src[row], r.dst[row], first=r.first[row] + position * r.stride[row], reduce=r.reduce[row])
+
+
+def fold_in(world_size: int, chunks: int, power: int, inner: Phases) -> Phases:
+    """Run ``inner``, made for ``power`` ranks, on any ``world_size`` from ``power`` to ``2 * power - 1``.
+
+    Each of the first ``world_size - power`` even ranks adds its whole vector to its odd neighbour, waits, and is sent
+    the result: two more rounds.
+    """
+    extra = world_size - power
+    if extra == 0:
+        return inner
+    active = np.concatenate([np.arange(extra) * 2 + 1, np.arange(2 * extra, world_size)]).astype(np.int64)
+    even = np.arange(extra) * 2
+    fold = single(make_round(even, even + 1, count=chunks, reduce=True))
+    unfold = single(make_round(even + 1, even, count=chunks))
+    return concatenate((fold,), relabel(inner, active), (unfold,))

@@ -1,0 +1,76 @@
+"""How a message is cut into chunks: whole elements, counts that differ by at most one, the longer chunks first."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simcollectives.schedule.types import IntArray, Round
+
+
+def partition(elements: int, chunks: int) -> IntArray:
+    """Elements of each of ``chunks`` chunks.
+
+    >>> partition(10, 4).tolist()
+    [3, 3, 2, 2]
+    """
+    floor, remainder = divmod(elements, chunks)
+    return floor + (np.arange(chunks, dtype=np.int64) < remainder)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The partition of a message of ``elements`` elements into ``chunks`` chunks, taken ``group`` at a time.
+
+    ``period`` smaller than ``chunks`` repeats the same partition for every rank, as an all-to-all does.
+    """
+
+    elements: int
+    chunks: int
+    group: int = 1
+    period: int = 0
+
+    @property
+    def floor(self) -> int:
+        """Elements of a shorter chunk."""
+        return self.elements // (self.period or self.chunks)
+
+    @property
+    def remainder(self) -> int:
+        """Number of chunks that are one element longer."""
+        return self.elements % (self.period or self.chunks)
+
+    @property
+    def even(self) -> bool:
+        """Whether all chunks have the same number of elements."""
+        return self.remainder == 0
+
+    def head(self, count: int, stride: int = 1) -> int:
+        """Elements of the groups of chunks 0, stride, .., (count - 1) stride: no ``count`` groups have more.
+
+        >>> Layout(10, 4).head(2), Layout(10, 4).head(2, stride=2), Layout(10, 8, group=4).head(1)
+        (6, 5, 6)
+        """
+        if self.group == 1:
+            return count * self.floor + min(count, -(-self.remainder // stride))
+        longer = sum(min(max(self.remainder - k * stride * self.group, 0), self.group) for k in range(count))
+        return count * self.group * self.floor + longer
+
+    def chunk_elements(self) -> IntArray:
+        """Elements of every chunk."""
+        sizes = partition(self.elements, self.period or self.chunks)
+        return np.tile(sizes, self.chunks // len(sizes)) if self.period else sizes
+
+    def row_elements(self, round_: Round) -> IntArray:
+        """Elements that each row of a round carries."""
+        if self.period:
+            return self._row_elements_by_chunk(round_)
+        longer = -((round_.first - self.remainder) // round_.stride)
+        result: IntArray = round_.count * self.floor + np.clip(longer, 0, round_.count)
+        return result
+
+    def _row_elements_by_chunk(self, round_: Round) -> IntArray:
+        starts = np.concatenate([[0], np.cumsum(round_.count)[:-1]])
+        row = np.repeat(np.arange(len(round_.count)), round_.count)
+        chunk = round_.first[row] + (np.arange(len(row)) - starts[row]) * round_.stride[row]
+        sizes = self.floor + (chunk % self.period < self.remainder)
+        return np.bincount(row, weights=sizes, minlength=len(round_.count)).astype(np.int64)
