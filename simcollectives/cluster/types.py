@@ -5,20 +5,18 @@ interface for each device between nodes. Every device has one full-duplex port p
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from simcollectives.cluster.rank_order import RankOrder, checked_rank_order, device_of_rank
 from simcollectives.errors import ClusterError, Problem
 from simcollectives.schedule.types import IntArray
 
 FloatArray = npt.NDArray[np.float64]
-RankOrder = Literal["node_major", "round_robin"] | tuple[int, ...]
 
 MAX_DEVICES = 1 << 24
 
@@ -193,12 +191,7 @@ class Cluster:
     @cached_property
     def device_of_rank(self) -> IntArray:
         """[rank]: the device it sits on; device d is on node ``d // gpus_per_node``."""
-        if self.rank_order == "node_major":
-            return np.arange(self.world_size, dtype=np.int64)
-        if self.rank_order == "round_robin":
-            ranks = np.arange(self.world_size, dtype=np.int64)
-            return (ranks % self.nodes) * self.gpus_per_node + ranks // self.nodes
-        return np.array(self.rank_order, dtype=np.int64)
+        return device_of_rank(self.rank_order, self.nodes, self.gpus_per_node)
 
     @cached_property
     def groups(self) -> IntArray:
@@ -298,57 +291,12 @@ class Cluster:
         return self.levels[-1].link.bandwidth * self.gpus_per_node
 
 
-def checked_rank_order(rank_order: RankOrder | Sequence[int], nodes: int, gpus_per_node: int) -> RankOrder:
-    """Return the rank order, a list as a tuple, if it puts exactly one rank on every device.
-
-    Raises:
-        ClusterError: an unknown word, or a list that misses, repeats or invents devices; all problems at once.
-    """
-    if isinstance(rank_order, str):
-        if rank_order not in ("node_major", "round_robin"):
-            raise ClusterError(
-                [
-                    Problem(
-                        "rank_order",
-                        f"{rank_order!r} is not a rank order; write node_major, round_robin or a list of devices",
-                    )
-                ]
-            )
-        return rank_order
-    devices = nodes * gpus_per_node
-    order = tuple(rank_order)
-    problems = []
-    whole = [d for d in order if isinstance(d, int) and not isinstance(d, bool) and 0 <= d < devices]
-    valid = set(whole)
-    invented = [d for d in order if not isinstance(d, int) or isinstance(d, bool) or d not in valid]
-    if invented:
-        problems.append(f"{_some(invented)} is not a device; devices are 0 to {devices - 1}")
-    repeated = sorted(d for d, times in Counter(whole).items() if times > 1)
-    if repeated:
-        problems.append(f"device {_some(repeated)} has two ranks; every device has one")
-    missing = sorted(set(range(devices)) - valid)
-    if missing:
-        problems.append(
-            f"device {_some(missing)} has no rank and is unreachable; list each of the {devices} devices once"
-        )
-    if not problems and len(order) != devices:
-        problems.append(f"{len(order)} ranks for {devices} devices; list each device once")
-    if problems:
-        raise ClusterError([Problem("rank_order", text) for text in problems])
-    return order
-
-
-def _some(values: Sequence[object]) -> str:
-    shown = ", ".join(str(v) for v in values[:5])
-    return shown if len(values) <= 5 else f"{shown} and {len(values) - 5} more"
-
-
-def _check_counts(**counts: int) -> None:
+def _check_counts(**counts: object) -> None:
     problems = []
     for name, value in counts.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             problems.append(Problem(name, f"{value!r} is not a number of {name}; it must be a whole number, 1 or more"))
-    if not problems and math.prod(counts.values()) > MAX_DEVICES:
+    if not problems and math.prod(c for c in counts.values() if isinstance(c, int)) > MAX_DEVICES:
         problems.append(Problem(next(iter(counts)), f"more than {MAX_DEVICES} devices are not supported"))
     if problems:
         raise ClusterError(problems)

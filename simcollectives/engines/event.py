@@ -23,7 +23,7 @@ Path = list[float]
 
 @dataclass(slots=True)
 class _LiveRound:
-    """A round while ranks are in it. Lists are indexed by message; dicts by rank hold those with messages only."""
+    """A round while ranks are in it. Lists are by message, but for ``pending`` and ``last``, which are by rank."""
 
     number: int
     channel: int
@@ -31,21 +31,42 @@ class _LiveRound:
     dst: list[int]
     bytes: list[int]
     level: list[int]
+    alpha: list[float]
     latency: list[float]
     alone: list[float]
     shares: list[bool]
     resources: list[list[int]]
-    overhead_share: list[float]
-    alpha: list[float]
+    overhead_bytes: list[float]
     messages_at: dict[int, list[int]]
     reduced_bytes: dict[int, int]
     ranks_left: int
     entered: list[bool]
     started: list[float]
     path: list[Path]
-    pending: dict[int, int] = field(default_factory=dict)
-    done: dict[int, simpy.Event] = field(default_factory=dict)
-    last: dict[int, int] = field(default_factory=dict)
+    pending: list[int]
+    last: list[int]
+    batches: dict[float, "_Batch"] = field(default_factory=dict)
+
+
+_Batch = tuple[float, list[int]]
+"""Messages of one round that start at one instant and last equally long: one timeout serves them all."""
+
+
+class _Gate(simpy.Event):
+    """What a rank waits on at the end of a round; used again for every round.
+
+    Opening it runs the waiting process at once, as SimPy would after a trip through its queue at the same instant.
+    """
+
+    def __init__(self, env: simpy.Environment) -> None:
+        super().__init__(env)
+        self._ok = True
+        self._value = None
+
+    def open(self) -> None:
+        waiting, self.callbacks = self.callbacks or [], []
+        for resume in waiting:
+            resume(self)
 
 
 class _Play:
@@ -62,6 +83,7 @@ class _Play:
         self.rounds = [sum(phase.steps for phase in channel) for channel in channels]
         self.streams: list[Iterator[Round]] = [job.schedule.rounds_of(c) for c in range(len(channels))]
         self.live: list[dict[int, _LiveRound]] = [{} for _ in channels]
+        self.gates = [[_Gate(self.env) for _ in range(job.schedule.devices)] for _ in channels]
         self.made = [0 for _ in channels]
         self.ends: list[tuple[float, Path]] = []
         self.rows: list[tuple[Any, ...]] | None = [] if record else None
@@ -82,7 +104,7 @@ class _Play:
         return _parts(names, seconds, path)
 
     def _rank(self, rank: int, channel: int, path: Path) -> Generator[simpy.Event, None, None]:
-        env, gamma, live_rounds = self.env, self.gamma, self.live[channel]
+        env, gamma, live_rounds, gate = self.env, self.gamma, self.live[channel], self.gates[channel][rank]
         for number in range(self.rounds[channel]):
             live = live_rounds.get(number) or self._next_round(channel)
             live.ranks_left -= 1
@@ -91,8 +113,6 @@ class _Play:
             mine = live.messages_at.get(rank)
             if mine is None:
                 continue
-            done = simpy.Event(env)
-            live.done[rank] = done
             live.pending[rank] = len(mine)
             entered = live.entered
             for i in mine:
@@ -100,7 +120,7 @@ class _Play:
                     self._start(live, i, path)
                 else:
                     entered[i] = True
-            yield done
+            yield gate
             path = self._path_after(live, live.last[rank])
             if gamma and rank in live.reduced_bytes:
                 seconds = gamma * live.reduced_bytes[rank]
@@ -113,41 +133,50 @@ class _Play:
 
     def _start(self, live: _LiveRound, i: int, path: Path) -> None:
         """Both ends have entered; the later one's path is the message's."""
+        now = self.env.now
         live.path[i] = path
-        live.started[i] = self.env.now
+        live.started[i] = now
         if live.shares[i]:
-            event = simpy.Timeout(self.env, live.alpha[i], (live, i))
-            event.callbacks.append(self._flow_start)
-        else:
-            event = simpy.Timeout(self.env, live.alone[i], (live, i))
-            event.callbacks.append(self._alone_done)
+            simpy.Timeout(self.env, live.alpha[i], (live, i)).callbacks.append(self._flow_start)
+            return
+        seconds = live.alone[i]
+        batch = live.batches.get(seconds)
+        if batch is not None and batch[0] == now:
+            batch[1].append(i)
+            return
+        batch = live.batches[seconds] = (now, [i])
+        simpy.Timeout(self.env, seconds, (live, seconds, batch)).callbacks.append(self._alone_done)
 
-    def _flow_start(self, event: simpy.Event) -> None:
+    def _alone_done(self, event: Any) -> None:
+        live, seconds, batch = event.value
+        if live.batches.get(seconds) is batch:
+            del live.batches[seconds]
+        for i in batch[1]:
+            self._complete(live, i)
+
+    def _flow_start(self, event: Any) -> None:
         live, i = event.value
-        work = live.bytes[i] + live.overhead_share[i]
+        work = live.bytes[i] + live.overhead_bytes[i]
         if work > 0:
             self.flows.start(live.resources[i], work, (live, i))
         else:
-            self._complete(live, i)
+            self._flow_done((live, i))
 
     def _flow_done(self, token: tuple[_LiveRound, int]) -> None:
-        self._complete(*token)
-
-    def _alone_done(self, event: simpy.Event) -> None:
-        self._complete(*event.value)
+        live, i = token
+        live.alone[i] = self.env.now - live.started[i]
+        self._complete(live, i)
 
     def _complete(self, live: _LiveRound, i: int) -> None:
-        pending = live.pending
         if self.rows is not None:
             self._record(live, i)
+        pending = live.pending
         for rank in (live.src[i], live.dst[i]):
             left = pending[rank] - 1
             pending[rank] = left
             if left == 0:
                 live.last[rank] = i
-                if live.shares[i]:
-                    live.alone[i] = self.env.now - live.started[i]
-                live.done[rank].succeed()
+                self.gates[live.channel][rank].open()
 
     def _path_after(self, live: _LiveRound, i: int) -> Path:
         """The path of the rank that message i was the last for."""
@@ -156,8 +185,8 @@ class _Play:
         latency = live.latency[i]
         if live.shares[i]:
             flowing = live.alone[i] - live.alpha[i]
-            work = live.bytes[i] + live.overhead_share[i]
-            latency = live.alpha[i] + (flowing * (live.overhead_share[i] / work) if work else 0.0)
+            work = live.bytes[i] + live.overhead_bytes[i]
+            latency = live.alpha[i] + (flowing * (live.overhead_bytes[i] / work) if work else 0.0)
         path[level] += latency
         path[level + 1] += live.alone[i] - latency
         return path
@@ -178,7 +207,7 @@ class _Play:
         routes = self.network.routes(messages.src, messages.dst)
         # Ports belong to one device, which is in one round of a channel at a time: only this round's messages meet.
         load = np.bincount(routes.resources.reshape(-1), minlength=self.network.resource_count)
-        shares = (load[routes.resources] > 1).any(axis=1) | (len(self.rounds) > 1)
+        shares = np.any(load[routes.resources] > 1, axis=1) | (len(self.rounds) > 1)
         latency = routes.alpha + routes.overhead
         src, dst = messages.src.tolist(), messages.dst.tolist()
         messages_at: dict[int, list[int]] = {}
@@ -196,9 +225,9 @@ class _Play:
             level=routes.level.tolist(),
             latency=latency.tolist(),
             alone=(latency + messages.bytes / routes.bandwidth).tolist(),
-            shares=shares.tolist(),
+            shares=list(shares.tolist()),
             resources=routes.resources.tolist() if shares.any() else [],
-            overhead_share=(routes.overhead * routes.bandwidth).tolist(),
+            overhead_bytes=(routes.overhead * routes.bandwidth).tolist(),
             alpha=routes.alpha.tolist(),
             messages_at=messages_at,
             reduced_bytes={int(r): int(reduced[r]) for r in np.flatnonzero(reduced)},
@@ -206,6 +235,8 @@ class _Play:
             entered=[False] * count,
             started=[0.0] * count,
             path=[[]] * count,
+            pending=[0] * self.job.schedule.devices,
+            last=[0] * self.job.schedule.devices,
         )
         self.live[channel][number] = live
         return live

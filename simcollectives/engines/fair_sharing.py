@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import simpy
+from simpy.events import EventPriority
 
 from simcollectives.schedule.types import IntArray
 
 FloatArray = npt.NDArray[np.float64]
-AFTER_ALL_CHANGES = 2
+AFTER_ALL_CHANGES = EventPriority(2)
 """SimPy handles events of one instant by priority; changes have 0 or 1."""
 
 

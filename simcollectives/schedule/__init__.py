@@ -1,4 +1,4 @@
-"""What moves: rounds, phases and schedules, the partition of a message, and each collective's pre- and postcondition."""
+"""What moves: rounds, phases, schedules, the partition of a message, each collective's pre- and postcondition."""
 
 from simcollectives.schedule.collectives import COLLECTIVES, Collective, find_collective
 from simcollectives.schedule.combinators import concatenate, embed, fold_in, relabel, reverse

@@ -53,14 +53,13 @@ def embed(phases: Phases, groups: IntArray, chunk_base: IntArray, chunk_scale: i
             r = _one_chunk_a_row(r)
         rows = len(r.src)
         group = np.repeat(np.arange(count_of_groups), rows)
-        first, count, stride, reduce = (np.tile(a, count_of_groups) for a in (r.first, r.count, r.stride, r.reduce))
         return Round(
             groups[:, r.src].reshape(-1),
             groups[:, r.dst].reshape(-1),
-            chunk_base[group] + first * chunk_scale,
-            count * chunk_scale,
-            stride if chunk_scale == 1 else np.ones_like(stride),
-            reduce,
+            chunk_base[group] + np.tile(r.first * chunk_scale, count_of_groups),
+            np.tile(r.count * chunk_scale, count_of_groups),
+            np.tile(r.stride if chunk_scale == 1 else np.ones_like(r.stride), count_of_groups),
+            np.tile(r.reduce, count_of_groups),
         )
 
     return _mapped(phases, change)
