@@ -274,10 +274,19 @@ LINES = st.lists(
 )
 
 
-@given(st.one_of(st.binary(), LINES.map(lambda lines: "\n".join(["set,size_bytes,time_us,place", *lines]).encode())))
-def test_any_bytes_are_a_sweep_or_an_input_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+@given(
+    timings=st.one_of(
+        st.binary(), LINES.map(lambda lines: "\n".join(["set,size_bytes,time_us,place", *lines]).encode())
+    ),
+    sets=st.one_of(st.none(), st.binary(), st.just(b"name,n_gpus,collective\na,8,all_reduce\n")),
+)
+def test_any_bytes_are_a_sweep_or_an_input_error(
+    tmp_path_factory: pytest.TempPathFactory, timings: bytes, sets: bytes | None
+) -> None:
     path = tmp_path_factory.mktemp("fuzz") / "timings.csv"
-    path.write_bytes(content)
+    path.write_bytes(timings)
+    if sets is not None:
+        path.with_name("sets.csv").write_bytes(sets)
     for place in PLACES:
         try:
             sweep = load_sweep(path, place=place)

@@ -11,6 +11,8 @@ largest run of chunks replaces (N - 1)/N M.
 Reference: Traff, arXiv 2410.14234 and 2407.18004 (rounds and bytes are both optimal for any N).
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from simcollectives.algorithms.types import Algorithm, Cost, Options, Placement
@@ -59,7 +61,7 @@ def _algorithm(collective: str, formula: str) -> Algorithm:
         skip = skips(n)
         passes = 2 if collective == "all_reduce" else 1
         rounds = passes * (len(skip) - 1)
-        elements = sum(layout.head(after - before) for before, after in zip(skip, skip[1:], strict=False))
+        elements = sum(layout.head(after - before) for before, after in pairwise(skip))
         return Cost(rounds, rounds, passes * elements, 0 if collective == "all_gather" else elements)
 
     return Algorithm(

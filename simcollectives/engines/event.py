@@ -78,7 +78,7 @@ class _Play:
         self.gamma = job.cluster.device.reduction_seconds_per_byte
         self.env = simpy.Environment()
         self.flows = FairNetwork(self.env, job.network.resource_capacity, self._flow_done)
-        self.sent = np.zeros(job.schedule.devices, dtype=np.int64)
+        self.sent = np.zeros((len(job.network.levels), job.schedule.devices), dtype=np.int64)
         channels = job.schedule.channels
         self.rounds = [sum(phase.steps for phase in channel) for channel in channels]
         self.streams: list[Iterator[Round]] = [job.schedule.rounds_of(c) for c in range(len(channels))]
@@ -203,8 +203,8 @@ class _Play:
         messages = messages_of(self.job, next(self.streams[channel]))
         number = self.made[channel]
         self.made[channel] += 1
-        np.add.at(self.sent, messages.src, messages.bytes)
         routes = self.network.routes(messages.src, messages.dst)
+        np.add.at(self.sent, (routes.level, messages.src), messages.bytes)
         # Ports belong to one device, which is in one round of a channel at a time: only this round's messages meet.
         load = np.bincount(routes.resources.reshape(-1), minlength=self.network.resource_count)
         shares = np.any(load[routes.resources] > 1, axis=1) | (len(self.rounds) > 1)
@@ -253,7 +253,7 @@ def _parts(names: tuple[str, ...], seconds: float, path: Path) -> Parts:
 
 
 def event(job: Job, *, record: bool = False) -> tuple[Parts, float, IntArray, Timeline | None]:
-    """Play a job. Returns the parts, the seconds, the bytes sent by each device, and the timeline if ``record``."""
+    """Play a job. Returns the parts, the seconds, the bytes sent [level, device], and the timeline if ``record``."""
     play = _Play(job, record)
     parts = play.run()
     timeline = None

@@ -34,8 +34,7 @@ def fair_rates(resources: IntArray, capacity: FloatArray) -> FloatArray:
     while len(open_):
         crossed = resources[open_]
         flows = np.bincount(crossed.reshape(-1), minlength=len(left))
-        with np.errstate(divide="ignore"):
-            share = np.where(flows > 0, left / flows, np.inf)
+        share = np.divide(left, flows, out=np.full(len(left), np.inf), where=flows > 0)
         level = share.min()
         full = share <= level * (1 + 1e-12)
         stopped = full[crossed].any(axis=1)

@@ -167,9 +167,10 @@ def messages_of(job: Job, round_: Round) -> Messages:
 
 
 def count_bytes_sent(job: Job) -> IntArray:
-    """Bytes that each device sends, by walking the schedule."""
-    sent = np.zeros(job.schedule.devices, dtype=np.int64)
+    """Bytes sent [level, device], by walking the schedule."""
+    sent = np.zeros((len(job.network.levels), job.schedule.devices), dtype=np.int64)
     for channel in range(len(job.schedule.channels)):
         for round_ in job.schedule.rounds_of(channel):
-            np.add.at(sent, round_.src, job.layout.row_elements(round_) * job.itemsize)
+            level = job.network.routes(round_.src, round_.dst).level
+            np.add.at(sent, (level, round_.src), job.layout.row_elements(round_) * job.itemsize)
     return sent

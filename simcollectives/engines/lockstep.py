@@ -12,19 +12,19 @@ from simcollectives.schedule.types import IntArray
 
 
 def lockstep(job: Job) -> tuple[Parts, IntArray]:
-    """Return the parts of the time and the bytes sent by each device."""
+    """Return the parts of the time and the bytes sent [level, device]."""
     network, gamma = job.network, job.cluster.device.reduction_seconds_per_byte
     names = tuple(level.name for level in network.levels)
     latency, bandwidth, reduction = [0.0] * len(names), [0.0] * len(names), 0.0
-    sent = np.zeros(job.schedule.devices, dtype=np.int64)
+    sent = np.zeros((len(names), job.schedule.devices), dtype=np.int64)
     streams = [job.schedule.rounds_of(channel) for channel in range(len(job.schedule.channels))]
     for _ in range(job.schedule.rounds):
         rounds = [messages_of(job, r) for r in (next(stream, None) for stream in streams) if r is not None]
         messages = _joined(rounds)
-        np.add.at(sent, messages.src, messages.bytes)
         if len(messages.src) == 0:
             continue
         routes = network.routes(messages.src, messages.dst)
+        np.add.at(sent, (routes.level, messages.src), messages.bytes)
         slowest = int(np.argmax(routes.alpha))
         latency[routes.level[slowest]] += float(routes.alpha[slowest])
         hops = routes.resources.shape[1]

@@ -60,7 +60,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Run:
-    """One collective, evaluated. ``bytes_sent`` has one entry a rank, then one a dedicated parameter server.
+    """One collective, evaluated. ``bytes_sent_by_level`` is [level, device]: ranks, then dedicated parameter servers.
 
     The three parts sum to ``seconds`` along the critical path. ``closed_form_seconds`` is None unless a form is exact
     for this cluster; ``lower_bound_seconds`` is the larger of the latency and the bandwidth bound.
@@ -81,7 +81,7 @@ class Run:
     engine: str
     engine_reason: str
     rounds: int
-    bytes_sent: IntArray
+    bytes_sent_by_level: IntArray
     lower_bound_seconds: float
     closed_form_seconds: float | None
     timeline: Timeline | None = None
@@ -90,6 +90,17 @@ class Run:
     def world_size(self) -> int:
         """Number of ranks; dedicated servers do not count."""
         return self.cluster.world_size
+
+    @property
+    def bytes_sent(self) -> IntArray:
+        """Bytes that each rank sends; one more entry for each dedicated parameter server."""
+        sent: IntArray = self.bytes_sent_by_level.sum(axis=0)
+        return sent
+
+    def bytes_sent_max_on(self, level: str) -> int | None:
+        """Most bytes sent by one device over the links of a level; None where the cluster has no such level."""
+        names = [x.name for x in self.cluster.levels]
+        return int(self.bytes_sent_by_level[names.index(level)].max()) if level in names else None
 
     @property
     def bytes_sent_max(self) -> int:

@@ -94,7 +94,7 @@ def simulate_job(job: Job, engine: str = "auto", timeline: bool = False) -> Run:
         engine=chosen,
         engine_reason=_REASONS[engine],
         rounds=job.schedule.rounds,
-        bytes_sent=sent,
+        bytes_sent_by_level=sent,
         lower_bound_seconds=job.lower_bound_seconds,
         closed_form_seconds=None if exact is None else exact.seconds,
         timeline=recorded,

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simcollectives.cluster import Cluster, Link
-from simcollectives.engines.closed_form import closed_form
-from simcollectives.engines.job import DTYPES
+from simcollectives.engines.closed_form import require_closed_form
+from simcollectives.engines.job import DTYPES, Job, count_elements, make_job
 from simcollectives.errors import InputError, NoClosedFormError, Problem, show_value
 from simcollectives.measured.sweep import MeasuredSweep
 from simcollectives.units import format_bandwidth, format_bytes, format_seconds
@@ -113,10 +113,10 @@ def fit_link(
     _check(collective, cluster, sweep, dtype)
     given = cluster.level(level).link
     measured = np.array(sweep.seconds)
+    jobs = _jobs(make_job(collective, algorithm, cluster, max(sweep.message_bytes), options, "int8"), sweep, dtype)
 
     def predict(alpha: float, bandwidth: float) -> FloatArray:
-        link = Link(alpha, bandwidth, given.overhead)
-        return _predict(collective, algorithm, options, cluster.with_link(level, link), sweep.message_bytes, dtype)
+        return _predict(jobs, cluster.with_link(level, Link(alpha, bandwidth, given.overhead)))
 
     given_predicted = predict(given.alpha, given.bandwidth)
     alpha, bandwidth = _least_squares(predict, measured, given)
@@ -155,22 +155,24 @@ def _check(collective: str, cluster: Cluster, sweep: MeasuredSweep, dtype: str) 
         raise InputError(problems)
 
 
-def _predict(
-    collective: str,
-    algorithm: str,
-    options: Mapping[str, Any] | None,
-    cluster: Cluster,
-    message_bytes: Sequence[int],
-    dtype: str,
-) -> FloatArray:
-    """Seconds of each message by the closed form."""
-    seconds = []
-    for size in message_bytes:
+def _jobs(like: Job, sweep: MeasuredSweep, dtype: str) -> list[Job]:
+    """One job a message. They share one schedule, which may be large and depends on neither message nor links."""
+    jobs = []
+    for size in sweep.message_bytes:
         fitting = dtype if size % DTYPES[dtype] == 0 else "int8"
+        layout = replace(like.layout, elements=count_elements(size, fitting))
+        jobs.append(replace(like, layout=layout, dtype=fitting))
+    return jobs
+
+
+def _predict(jobs: Sequence[Job], cluster: Cluster) -> FloatArray:
+    """Seconds of each job by its closed form, on a cluster that differs from the jobs' in its links alone."""
+    seconds = []
+    for job in jobs:
         try:
-            seconds.append(closed_form(collective, algorithm, cluster, size, options, fitting))
+            seconds.append(require_closed_form(replace(job, cluster=cluster)).seconds)
         except NoClosedFormError as error:
-            rule = f"a fit needs one at every size, also {format_bytes(size)}"
+            rule = f"a fit needs one at every size, also {format_bytes(job.message_bytes)}"
             remedy = "take another algorithm, a flat cluster, or a range of messages without this size"
             problems = [replace(problem, message=f"{problem.message}; {rule}: {remedy}") for problem in error.problems]
             raise NoClosedFormError(problems, error.source) from error

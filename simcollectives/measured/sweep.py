@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from simcollectives.engines.job import MAX_MESSAGE_BYTES
 from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.measured.table import Problems, Row, listing, nearest, read_rows
 from simcollectives.metrics import COLLECTIVES
@@ -32,10 +33,9 @@ PLACES: tuple[str, ...] = ("out", "in")
 TIMING_COLUMNS = ("set", "size_bytes", "time_us", "place")
 SET_COLUMNS = ("name", "n_gpus", "collective")
 
-MAX_FILE_BYTES = 16 * 2**20
-"""A larger file is refused unread: a sweep of a hundred points has five kilobytes."""
+MAX_FILE_BYTES = 4 * 2**20
+"""A larger file is refused unread: this is room for fifty thousand measured points."""
 
-_MAX_MESSAGE_BYTES = 2**62
 _MIN_TIME_US = 1e-6
 _MAX_TIME_US = 1e12
 _SPELLINGS = {name.replace("_", ""): name for name in COLLECTIVES}
@@ -225,9 +225,10 @@ def _read_points(stream: IO[bytes], problems: Problems) -> list[_Point]:
 
 def _whole_number(row: Row, column: str, least: int, problems: Problems) -> int | None:
     text = row.get(column)
-    if re.fullmatch(r"[0-9]{1,19}", text) and least <= int(text) <= _MAX_MESSAGE_BYTES:
+    if re.fullmatch(r"[0-9]{1,19}", text) and least <= int(text) <= MAX_MESSAGE_BYTES:
         return int(text)
-    message = f"{show_value(text)} is no whole number from {least} to 2^62; write it in digits, such as 1048576"
+    rule = f"no whole number from {least} to {MAX_MESSAGE_BYTES}"
+    message = f"{show_value(text)} is {rule}; write it in digits, such as {max(least, 8)}"
     problems.add(row.place(column), message, row.line)
     return None
 

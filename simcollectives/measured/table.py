@@ -4,6 +4,7 @@ import csv
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from simcollectives.errors import InputError, Problem, show_value
 
@@ -48,17 +49,18 @@ class Problems:
             raise InputError(self.found, source)
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of a table: its number (the header is line 1), its cells by column, and the table's name in problems."""
+class Row(NamedTuple):
+    """One line of a table: its number (the header is line 1), its cells, where each column is, and the table's name."""
 
     line: int
-    cells: dict[str, str]
+    cells: list[str]
+    columns: dict[str, int]
     table: str
 
     def get(self, column: str) -> str:
         """The cell without surrounding blanks; empty where the table has no such column."""
-        return self.cells.get(column, "").strip()
+        position = self.columns.get(column)
+        return "" if position is None else self.cells[position].strip()
 
     def place(self, column: str) -> str:
         """Where a cell stands, as a problem says it."""
@@ -73,6 +75,7 @@ def read_rows(stream: Iterable[bytes], required: Sequence[str], table: str, prob
     """
     reader = csv.reader(_text_lines(stream, table, problems), strict=True)
     header: list[str] | None = None
+    columns: dict[str, int] = {}
     try:
         for cells in reader:
             if problems.full:
@@ -83,11 +86,12 @@ def read_rows(stream: Iterable[bytes], required: Sequence[str], table: str, prob
                 header = [cell.strip() for cell in cells]
                 if not _header_is_right(header, required, table, reader.line_num, problems):
                     return
+                columns = {name: position for position, name in enumerate(header)}
             elif len(cells) != len(header):
                 message = f"{len(cells)} cells where the header names {len(header)} columns; give every column one cell"
                 problems.add(table, message, reader.line_num)
             else:
-                yield Row(reader.line_num, dict(zip(header, cells, strict=True)), table)
+                yield Row(reader.line_num, cells, columns, table)
     except csv.Error as error:
         problems.add(table, f"not a comma-separated table ({error}); quote a cell that holds a comma", reader.line_num)
         return
