@@ -17,7 +17,7 @@ import numpy as np
 from simcollectives.algorithms.types import Algorithm, Cost, Options, Placement, choice, powers_of_two
 from simcollectives.schedule.combinators import fold_in, reverse
 from simcollectives.schedule.partition import Layout
-from simcollectives.schedule.types import Phases, Round, Schedule, make_round, repeated
+from simcollectives.schedule.types import Phases, Round, Schedule, make_round, regular_phases
 
 REFERENCE = "Thakur, Rabenseifner and Gropp 2005"
 
@@ -30,7 +30,9 @@ def floor_log2(n: int) -> int:
 def all_reduce_phases(power: int) -> Phases:
     """Recursive doubling on a power of two of ranks, one chunk."""
     rank = np.arange(power, dtype=np.int64)
-    return repeated(floor_log2(power), lambda step: make_round(rank, rank ^ (1 << step), reduce=True))
+    return regular_phases(
+        floor_log2(power), lambda step: make_round(rank, rank ^ (1 << step), reduce=True), reduces=True
+    )
 
 
 def reduce_scatter_phases(power: int, order: str) -> Phases:
@@ -48,7 +50,8 @@ def reduce_scatter_phases(power: int, order: str) -> Phases:
         partner = rank ^ half
         return make_round(rank, partner, first=partner // half * half, count=half, reduce=True)
 
-    return repeated(rounds, near if order == "near" else far)
+    round_at = near if order == "near" else far
+    return regular_phases(rounds, round_at, chunks=lambda step: power >> (step + 1), reduces=True)
 
 
 def all_gather_phases(power: int, order: str) -> Phases:

@@ -18,7 +18,7 @@ import numpy as np
 from simcollectives.algorithms.types import Algorithm, Cost, Options, Placement
 from simcollectives.schedule.combinators import concatenate, reverse
 from simcollectives.schedule.partition import Layout
-from simcollectives.schedule.types import Phases, Round, Schedule, make_round, repeated
+from simcollectives.schedule.types import Phases, Round, Schedule, make_round, regular_phases
 
 
 def skips(n: int) -> list[int]:
@@ -42,7 +42,7 @@ def all_gather_phases(n: int) -> Phases:
         source = (rank + skip[step]) % n
         return make_round(source, rank, first=source, count=skip[step + 1] - skip[step], wrap=n)
 
-    return repeated(len(skip) - 1, round_at)
+    return regular_phases(len(skip) - 1, round_at, chunks=lambda step: skip[step + 1] - skip[step])
 
 
 def reduce_scatter_phases(n: int) -> Phases:

@@ -12,12 +12,14 @@ server sharded over all its workers does.
 Reference: CMU 15-779 (fall 2025), lecture 12, section 3. Assumes that a device may start N - 1 messages at once.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from simcollectives.algorithms.types import ROOT, Algorithm, Cost, Options, Placement, root_exists
 from simcollectives.schedule.combinators import concatenate
 from simcollectives.schedule.partition import Layout
-from simcollectives.schedule.types import IntArray, Phases, Schedule, make_round, single
+from simcollectives.schedule.types import IntArray, Phases, Round, Schedule, make_round, regular_phases, single
 
 REFERENCE = "CMU 15-779, lecture 12"
 
@@ -27,22 +29,27 @@ def _pairs(n: int) -> tuple[IntArray, IntArray]:
     return src, (src + np.tile(np.arange(1, n, dtype=np.int64), n)) % n
 
 
+def _one_round(n: int, chunk: Callable[[IntArray, IntArray], IntArray], reduces: bool = False) -> Phases:
+    def round_at(_step: int) -> Round:
+        src, dst = _pairs(n)
+        return make_round(src, dst, first=chunk(src, dst), reduce=reduces)
+
+    return regular_phases(min(n - 1, 1), round_at, messages=n - 1, reduces=reduces)
+
+
 def reduce_scatter_phases(n: int) -> Phases:
     """One round: rank i sends chunk j to rank j, which adds it."""
-    src, dst = _pairs(n)
-    return (single(make_round(src, dst, first=dst, reduce=True)),) if n > 1 else ()
+    return _one_round(n, lambda _src, dst: dst, reduces=True)
 
 
 def all_gather_phases(n: int) -> Phases:
     """One round: rank i sends chunk i to all."""
-    src, dst = _pairs(n)
-    return (single(make_round(src, dst, first=src)),) if n > 1 else ()
+    return _one_round(n, lambda src, _dst: src)
 
 
 def all_to_all_phases(n: int) -> Phases:
     """One round: rank i sends its part j to rank j."""
-    src, dst = _pairs(n)
-    return (single(make_round(src, dst, first=src * n + dst)),) if n > 1 else ()
+    return _one_round(n, lambda src, dst: src * n + dst)
 
 
 def all_reduce_phases(n: int) -> Phases:
@@ -75,9 +82,9 @@ def _rooted(collective: str, formula: str, summary: str) -> Algorithm:
         n, root = placement.world_size, options["root"]
         others = np.delete(np.arange(n, dtype=np.int64), root)
         if collective == "broadcast":
-            phases = (single(make_round(root, others)),) if n > 1 else ()
+            phases = (single(make_round(root, others), n - 1),) if n > 1 else ()
         else:
-            phases = (single(make_round(others, root, reduce=True)),) if n > 1 else ()
+            phases = (single(make_round(others, root, reduce=True), n - 1),) if n > 1 else ()
         return Schedule(collective, n, 1, (phases,), root=root)
 
     def cost(n: int, layout: Layout, _options: Options) -> Cost:

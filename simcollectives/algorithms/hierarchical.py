@@ -12,6 +12,7 @@ Reference: Cho et al., BlueConnect, MLSys 2019. Stages follow one another, witho
 
 import difflib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,64 +63,69 @@ def _part(value: Any, collective: str, table: Table) -> tuple[Algorithm, dict[st
     return algorithm, resolve_options(algorithm, given)
 
 
+def _stages(placement: Placement) -> tuple[tuple[str, str, int], ...]:
+    """Option, collective and number of ranks of each stage."""
+    nodes, members = placement.groups.shape
+    return (("intra", "reduce_scatter", members), ("inter", "all_reduce", nodes), ("intra", "all_gather", members))
+
+
+def _accepts(table: Table, placement: Placement, options: Options) -> str | None:
+    for level, collective, size in _stages(placement):
+        part, given = _part(options[level], collective, table)
+        reason = part.accepts(Placement(flat_placement(size).groups, flat=False), given)
+        if reason:
+            return f"{level} {part.name}: {reason}"
+    return None
+
+
+def _schedule(table: Table, placement: Placement, options: Options) -> Schedule:
+    members = placement.groups.shape[1]
+    scatter, between, gather = (
+        part.schedule(flat_placement(size), given)
+        for level, collective, size in _stages(placement)
+        for part, given in (_part(options[level], collective, table),)
+    )
+    part_chunks = between.chunks
+    whole = np.zeros(len(placement.groups), dtype=np.int64)
+    phases = concatenate(
+        embed(scatter.channels[0], placement.groups, whole, part_chunks),
+        embed(between.channels[0], placement.groups.T, np.arange(members, dtype=np.int64) * part_chunks),
+        embed(gather.channels[0], placement.groups, whole, part_chunks),
+    )
+    return Schedule("all_reduce", placement.world_size, members * part_chunks, (phases,))
+
+
+def _costs(table: Table, nodes: int, members: int, layout: Layout, options: Options) -> tuple[Cost, Cost] | None:
+    """Cost inside nodes and cost between them: the first part of each node is the largest, and is always sent."""
+    part_chunks = layout.chunks // members
+    grouped = Layout(layout.elements, layout.chunks, group=part_chunks)
+    scatter, gather = (
+        part.cost(members, grouped, given)
+        for part, given in (_part(options["intra"], c, table) for c in ("reduce_scatter", "all_gather"))
+    )
+    inter, inter_options = _part(options["inter"], "all_reduce", table)
+    between = inter.cost(nodes, Layout(grouped.head(1), part_chunks), inter_options)
+    if scatter is None or gather is None or between is None:
+        return None
+    return scatter + gather, between
+
+
+def _cost(table: Table, n: int, layout: Layout, options: Options) -> Cost | None:
+    both = _costs(table, 1, n, layout, options)
+    return both and both[0] + both[1]
+
+
+def _level_costs(
+    table: Table, cluster: Cluster, layout: Layout, _itemsize: int, options: Options
+) -> tuple[LevelCost, ...] | None:
+    both = _costs(table, cluster.nodes, cluster.gpus_per_node, layout, options)
+    return both and (LevelCost(cluster.levels[0].name, both[0]), LevelCost(cluster.levels[-1].name, both[1]))
+
+
 def algorithms(flat: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
     """Build the hierarchical all-reduce over the algorithms that work inside and between nodes."""
     table = {(a.collective, a.name): a for a in flat}
-
-    def accepts(placement: Placement, options: Options) -> str | None:
-        nodes, members = placement.groups.shape
-        for level, collective, size in (
-            ("intra", "reduce_scatter", members),
-            ("intra", "all_gather", members),
-            ("inter", "all_reduce", nodes),
-        ):
-            part, given = _part(options[level], collective, table)
-            reason = part.accepts(Placement(flat_placement(size).groups, flat=False), given)
-            if reason:
-                return f"{level} {part.name}: {reason}"
-        return None
-
-    def schedule(placement: Placement, options: Options) -> Schedule:
-        nodes, members = placement.groups.shape
-        inner = {}
-        for level, collective, size in (
-            ("intra", "reduce_scatter", members),
-            ("intra", "all_gather", members),
-            ("inter", "all_reduce", nodes),
-        ):
-            part, given = _part(options[level], collective, table)
-            inner[collective] = part.schedule(flat_placement(size), given)
-        part_chunks = inner["all_reduce"].chunks
-        whole = np.zeros(nodes, dtype=np.int64)
-        phases = concatenate(
-            embed(inner["reduce_scatter"].channels[0], placement.groups, whole, part_chunks),
-            embed(inner["all_reduce"].channels[0], placement.groups.T, np.arange(members) * part_chunks),
-            embed(inner["all_gather"].channels[0], placement.groups, whole, part_chunks),
-        )
-        return Schedule("all_reduce", placement.world_size, members * part_chunks, (phases,))
-
-    def parts_cost(nodes: int, members: int, layout: Layout, options: Options) -> tuple[Cost, Cost] | None:
-        inter, inter_options = _part(options["inter"], "all_reduce", table)
-        part_chunks = layout.chunks // members
-        grouped = Layout(layout.elements, layout.chunks, group=part_chunks)
-        inside = [
-            part.cost(members, grouped, given)
-            for part, given in (_part(options["intra"], c, table) for c in ("reduce_scatter", "all_gather"))
-        ]
-        between = inter.cost(nodes, Layout(grouped.head(1), part_chunks), inter_options)
-        if inside[0] is None or inside[1] is None or between is None:
-            return None
-        return inside[0] + inside[1], between
-
-    def cost(n: int, layout: Layout, options: Options) -> Cost | None:
-        both = parts_cost(1, n, layout, options)
-        return both and both[0] + both[1]
-
-    def level_costs(cluster: Cluster, layout: Layout, _itemsize: int, options: Options) -> tuple[LevelCost, ...] | None:
-        both = parts_cost(cluster.nodes, cluster.gpus_per_node, layout, options)
-        return both and (LevelCost(cluster.levels[0].name, both[0]), LevelCost(cluster.levels[-1].name, both[1]))
-
-    part_names = ("reduce_scatter", "all_gather")
+    inside = ("reduce_scatter", "all_gather")
     return (
         Algorithm(
             name="hierarchical",
@@ -127,13 +133,13 @@ def algorithms(flat: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
             summary="reduce-scatter inside nodes, all-reduce between, all-gather inside",
             formula="T_rs(g, M) + T_ar(P, M/g) + T_ag(g, M)",
             reference="Cho et al. 2019 (BlueConnect)",
-            schedule=schedule,
-            cost=cost,
+            schedule=partial(_schedule, table),
+            cost=partial(_cost, table),
             options=(
-                _part_option("intra", part_names, table, "reduce-scatter and all-gather inside a node"),
+                _part_option("intra", inside, table, "reduce-scatter and all-gather inside a node"),
                 _part_option("inter", ("all_reduce",), table, "all-reduce between nodes"),
             ),
-            accepts=accepts,
-            level_costs=level_costs,
+            accepts=partial(_accepts, table),
+            level_costs=partial(_level_costs, table),
         ),
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from simcollectives.algorithms.types import Algorithm, Cost, Options, Placement
 from simcollectives.schedule.partition import Layout
-from simcollectives.schedule.types import Schedule, make_round, single
+from simcollectives.schedule.types import Round, Schedule, make_round, regular_phases
 
 
 def schedule(placement: Placement, _options: Options) -> Schedule:
@@ -20,9 +20,12 @@ def schedule(placement: Placement, _options: Options) -> Schedule:
     n = placement.world_size
     if n == 1:
         return Schedule("all_reduce", 1, 1, ((),))
-    src = np.repeat(np.arange(n), n - 1)
-    dst = (src + np.tile(np.arange(1, n), n)) % n
-    return Schedule("all_reduce", n, 1, ((single(make_round(src, dst, reduce=True)),),))
+
+    def round_at(_step: int) -> Round:
+        src = np.repeat(np.arange(n, dtype=np.int64), n - 1)
+        return make_round(src, (src + np.tile(np.arange(1, n, dtype=np.int64), n)) % n, reduce=True)
+
+    return Schedule("all_reduce", n, 1, (regular_phases(1, round_at, messages=n - 1, reduces=True),))
 
 
 def cost(n: int, layout: Layout, _options: Options) -> Cost:

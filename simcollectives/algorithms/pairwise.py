@@ -11,7 +11,7 @@ import numpy as np
 
 from simcollectives.algorithms.types import Algorithm, Cost, Options, Placement
 from simcollectives.schedule.partition import Layout
-from simcollectives.schedule.types import Round, Schedule, make_round, repeated
+from simcollectives.schedule.types import Round, Schedule, make_round, regular_phases
 
 
 def schedule(placement: Placement, _options: Options) -> Schedule:
@@ -23,7 +23,7 @@ def schedule(placement: Placement, _options: Options) -> Schedule:
         destination = (rank + step + 1) % n
         return make_round(rank, destination, first=rank * n + destination)
 
-    return Schedule("all_to_all", n, n * n, (repeated(n - 1, round_at),))
+    return Schedule("all_to_all", n, n * n, (regular_phases(n - 1, round_at),))
 
 
 def cost(n: int, layout: Layout, _options: Options) -> Cost:

@@ -47,7 +47,8 @@ def schedule(placement: Placement, options: Options) -> Schedule:
     chunk = (worker + np.tile(np.arange(servers, dtype=np.int64), n)) % servers
     push = make_round(worker, n + chunk, first=chunk, reduce=True)
     pull = make_round(n + chunk, worker, first=chunk)
-    return Schedule("all_reduce", n, servers, ((single(push), single(pull)),), servers=servers)
+    ports = max(n, servers)
+    return Schedule("all_reduce", n, servers, ((single(push, ports), single(pull, ports)),), servers=servers)
 
 
 def cost(n: int, layout: Layout, options: Options) -> Cost | None:

@@ -18,7 +18,7 @@ from simcollectives.algorithms.types import Algorithm, Cost, LevelCost, Options,
 from simcollectives.cluster.types import Cluster, message_seconds
 from simcollectives.schedule.combinators import concatenate
 from simcollectives.schedule.partition import Layout
-from simcollectives.schedule.types import Phases, Round, Schedule, make_round, repeated
+from simcollectives.schedule.types import Phases, Round, Schedule, make_round, regular_phases
 
 REFERENCE = "Patarasuk and Yuan 2009"
 
@@ -31,7 +31,7 @@ def reduce_scatter_phases(n: int) -> Phases:
     def round_at(step: int) -> Round:
         return make_round(rank, after, first=(rank - 1 - step) % n, reduce=True)
 
-    return repeated(n - 1, round_at)
+    return regular_phases(n - 1, round_at, reduces=True, rotation=1)
 
 
 def all_gather_phases(n: int) -> Phases:
@@ -42,7 +42,7 @@ def all_gather_phases(n: int) -> Phases:
     def round_at(step: int) -> Round:
         return make_round(rank, after, first=(rank - step) % n)
 
-    return repeated(n - 1, round_at)
+    return regular_phases(n - 1, round_at, rotation=1)
 
 
 def _phases(collective: str, n: int) -> Phases:

@@ -47,7 +47,7 @@ def load_machine(name: str) -> Machine:
         near = difflib.get_close_matches(str(name), machine_names(), n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise ClusterError(f"{name!r} is not a known machine; {hint}known: {', '.join(machine_names())}")
-    from ruamel.yaml import YAML  # noqa: PLC0415  (kept out of start-up)
+    from ruamel.yaml import YAML
 
     text = (resources.files("simcollectives.cluster") / "machines" / f"{name}.yaml").read_text(encoding="utf-8")
     data: dict[str, Any] = YAML(typ="safe", pure=True).load(text)

@@ -170,7 +170,7 @@ class Cluster:
         Raises:
             ClusterError: the machine is not known, or the number of nodes or the rank order is not valid.
         """
-        from simcollectives.cluster.machines import load_machine  # noqa: PLC0415  (machines are made of these types)
+        from simcollectives.cluster.machines import load_machine
 
         machine = load_machine(name)
         return cls.two_level(

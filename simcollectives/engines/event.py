@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import simpy
 
+from simcollectives.engines.durations import alone_seconds
 from simcollectives.engines.fair_sharing import FairNetwork
 from simcollectives.engines.job import Job, messages_of
 from simcollectives.engines.run import Parts, Timeline
@@ -224,7 +225,7 @@ class _Play:
             bytes=messages.bytes.tolist(),
             level=routes.level.tolist(),
             latency=latency.tolist(),
-            alone=(latency + messages.bytes / routes.bandwidth).tolist(),
+            alone=alone_seconds(latency, messages.bytes.astype(np.float64), routes.bandwidth).tolist(),
             shares=list(shares.tolist()),
             resources=routes.resources.tolist() if shares.any() else [],
             overhead_bytes=(routes.overhead * routes.bandwidth).tolist(),

@@ -3,7 +3,17 @@
 from simcollectives.schedule.collectives import COLLECTIVES, Collective, find_collective
 from simcollectives.schedule.combinators import concatenate, embed, fold_in, relabel, reverse
 from simcollectives.schedule.partition import Layout, partition
-from simcollectives.schedule.types import IntArray, Phase, Round, Schedule, make_round, repeated, single
+from simcollectives.schedule.types import (
+    IntArray,
+    Phase,
+    Regular,
+    Round,
+    Schedule,
+    make_round,
+    regular_phases,
+    repeated,
+    single,
+)
 
 __all__ = [
     "COLLECTIVES",
@@ -11,6 +21,7 @@ __all__ = [
     "IntArray",
     "Layout",
     "Phase",
+    "Regular",
     "Round",
     "Schedule",
     "concatenate",
@@ -19,6 +30,7 @@ __all__ = [
     "fold_in",
     "make_round",
     "partition",
+    "regular_phases",
     "relabel",
     "repeated",
     "reverse",

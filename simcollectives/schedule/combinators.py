@@ -1,15 +1,22 @@
 """Ways to make schedules from schedules. Each keeps rounds lazy: nothing is generated until an engine asks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from simcollectives.schedule.types import IntArray, Phase, Phases, Round, make_round, single
+from simcollectives.schedule.types import IntArray, Phase, Phases, Regular, Round, make_round, single
 
 
-def _mapped(phases: Phases, change: Callable[[Round], Round]) -> Phases:
+def _mapped(phases: Phases, change: Callable[[Round], Round], *, regular: bool, scale: int = 1) -> Phases:
+    """Change every round; ``regular`` tells that regular rounds stay so, with ``scale`` times the chunks."""
+
     def wrap(phase: Phase) -> Phase:
-        return Phase(phase.steps, lambda step: change(phase.round_at(step)))
+        kept = None
+        if regular and phase.regular is not None:
+            chunks = phase.regular.chunks
+            kept = replace(phase.regular, chunks=lambda step: chunks(step) * scale)
+        return Phase(phase.steps, lambda step: change(phase.round_at(step)), phase.ports, kept)
 
     return tuple(wrap(phase) for phase in phases)
 
@@ -21,11 +28,16 @@ def reverse(phases: Phases) -> Phases:
     """
 
     def backwards(phase: Phase) -> Phase:
+        last, regular = phase.steps - 1, phase.regular
+
         def round_at(step: int) -> Round:
-            r = phase.round_at(phase.steps - 1 - step)
+            r = phase.round_at(last - step)
             return Round(r.dst, r.src, r.first, r.count, r.stride, ~r.reduce)
 
-        return Phase(phase.steps, round_at)
+        if regular is not None:
+            chunks = regular.chunks
+            regular = Regular(regular.messages, lambda step: chunks(last - step), not regular.reduces)
+        return Phase(phase.steps, round_at, phase.ports, regular)
 
     return tuple(backwards(phase) for phase in reversed(phases))
 
@@ -37,7 +49,11 @@ def concatenate(*parts: Phases) -> Phases:
 
 def relabel(phases: Phases, ranks: IntArray) -> Phases:
     """Run with rank ``ranks[i]`` in the place of rank i."""
-    return _mapped(phases, lambda r: Round(ranks[r.src], ranks[r.dst], r.first, r.count, r.stride, r.reduce))
+
+    def change(r: Round) -> Round:
+        return Round(ranks[r.src], ranks[r.dst], r.first, r.count, r.stride, r.reduce)
+
+    return _mapped(phases, change, regular=False)
 
 
 def embed(phases: Phases, groups: IntArray, chunk_base: IntArray, chunk_scale: int = 1) -> Phases:
@@ -62,7 +78,7 @@ def embed(phases: Phases, groups: IntArray, chunk_base: IntArray, chunk_scale: i
             np.tile(r.reduce, count_of_groups),
         )
 
-    return _mapped(phases, change)
+    return _mapped(phases, change, regular=True, scale=chunk_scale)
 
 
 def _one_chunk_a_row(r: Round) -> Round:

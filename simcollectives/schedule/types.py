@@ -33,11 +33,28 @@ class Round:
 
 
 @dataclass(frozen=True)
+class Regular:
+    """Rounds in which every rank sends and receives ``messages`` messages, all of ``chunks(step)`` chunks."""
+
+    messages: int
+    chunks: Callable[[int], int]
+    reduces: bool
+
+
+@dataclass(frozen=True)
 class Phase:
-    """``steps`` rounds, made on demand by ``round_at(step)`` for ``0 <= step < steps``."""
+    """``steps`` rounds, made on demand by ``round_at(step)`` for ``0 <= step < steps``.
+
+    What engines may rely on, to go fast: no rank sends or receives more than ``ports`` messages in a round; the rounds
+    are ``regular``; with ``rotation``, every step has the same (src, dst) pairs, one row each, and rank i at step t
+    sends as many bytes as rank ``i - t * rotation`` at step 0, wherever chunk c has the bytes of chunk 0.
+    """
 
     steps: int
     round_at: Callable[[int], Round]
+    ports: int = 1
+    regular: Regular | None = None
+    rotation: int | None = None
 
 
 Phases = tuple[Phase, ...]
@@ -111,11 +128,26 @@ def make_round(
     return Round(source, destination, start, length, skip, adds)
 
 
-def single(round_: Round) -> Phase:
+def single(round_: Round, ports: int = 1) -> Phase:
     """Return a phase of one fixed round."""
-    return Phase(1, lambda _step: round_)
+    return Phase(1, lambda _step: round_, ports)
 
 
 def repeated(steps: int, round_at: Callable[[int], Round]) -> Phases:
     """Return one phase of ``steps`` rounds, or nothing when there are none."""
     return (Phase(steps, round_at),) if steps > 0 else ()
+
+
+def regular_phases(
+    steps: int,
+    round_at: Callable[[int], Round],
+    *,
+    messages: int = 1,
+    chunks: Callable[[int], int] = lambda _step: 1,
+    reduces: bool = False,
+    rotation: int | None = None,
+) -> Phases:
+    """Return one phase of ``steps`` regular rounds, or nothing when there are none."""
+    if steps == 0:
+        return ()
+    return (Phase(steps, round_at, messages, Regular(messages, chunks, reduces), rotation),)

@@ -1,0 +1,147 @@
+"""The vectorized engine: one round is a handful of NumPy operations on arrays over ranks.
+
+It takes schedules whose messages never wait for each other on a port: at most one message a port and round; or rounds
+in which all ranks enter together and every rank sends and receives k equal messages, which last alpha + k n / B. There
+it equals the event engine bit for bit, since both take a message's duration from ``durations``.
+
+A phase that repeats is cut short when one round has added the same constant to every rank: the state is then an
+eigenvector of the round in max-plus algebra (Baccelli et al., Synchronization and Linearity, 1992), and the rest of the
+phase is that constant times the rounds left. A regular round on a uniform state needs no arrays at all.
+"""
+
+from math import isqrt
+
+import numpy as np
+
+from simcollectives.engines.critical_path import Segment, critical_path
+from simcollectives.engines.durations import alone_seconds, shared_end
+from simcollectives.engines.job import Job
+from simcollectives.engines.run import Parts
+from simcollectives.engines.timed_round import FloatArray, RingPhase, advance, timed_round
+from simcollectives.schedule.types import IntArray, Phase, Regular
+
+
+def refusal(job: Job) -> str | None:
+    """Why the vectorized engine cannot be exact for a job, or None where it can."""
+    channels = job.schedule.channels
+    if len(channels) != 1:
+        return "several channels meet on the ports"
+    phases = channels[0]
+    shared = [index for index, phase in enumerate(phases) if phase.ports > 1]
+    if not shared:
+        return None
+    what = f"up to {max(phase.ports for phase in phases)} messages meet on a port"
+    if any(phase.regular is None for phase in phases[: shared[-1] + 1]):
+        return f"{what} while ranks or messages differ"
+    if not job.layout.even:
+        return f"{what} and chunks are uneven"
+    if not all(_level_of(job, phase) is not None for phase in phases[: shared[-1] + 1]):
+        return f"{what} on links of several kinds"
+    return None
+
+
+def _level_of(job: Job, phase: Phase) -> int | None:
+    """The level that all messages of all rounds of a phase use, or None where there are several."""
+    network = job.network
+    if len(network.levels) == 1:
+        return 0
+    if phase.ports >= network.gpus_per_node:
+        return None
+    seen = set()
+    for step in range(phase.steps):
+        round_ = phase.round_at(step)
+        seen.update(np.unique(network.routes(round_.src, round_.dst).level).tolist())
+        if len(seen) > 1:
+            return None
+    return seen.pop() if seen else 0
+
+
+class _Walk:
+    """State of one evaluation: when each device enters its next round."""
+
+    def __init__(self, job: Job, *, skip: bool) -> None:
+        self.job, self.skip = job, skip
+        self.gamma = job.cluster.device.reduction_seconds_per_byte
+        self.devices = job.schedule.devices
+        self.seconds = 0.0
+        self.clock: FloatArray | None = None
+        self.segments: list[Segment] = []
+        self.sent: IntArray = np.zeros((len(job.network.levels), self.devices), dtype=np.int64)
+        self.spacing = isqrt(job.schedule.rounds) + 1
+
+    def run(self) -> float:
+        phases = self.job.schedule.channels[0]
+        last_shared = max((i for i, phase in enumerate(phases) if phase.ports > 1), default=-1)
+        for index, phase in enumerate(phases):
+            regular = phase.regular if self.clock is None and self.job.layout.even else None
+            level = _level_of(self.job, phase) if regular and (index <= last_shared or self.skip) else None
+            if regular is not None and level is not None:
+                self._uniform_phase(phase, regular, level)
+                continue
+            if self.clock is None:
+                self.clock = np.full(self.devices, self.seconds)
+            ring = RingPhase.of(self.job, phase)
+            if ring is not None:
+                self._ring_phase(phase, ring)
+            else:
+                self._array_phase(phase)
+        return self.seconds if self.clock is None else float(self.clock.max())
+
+    def _uniform_phase(self, phase: Phase, regular: Regular, level: int) -> None:
+        """All ranks enter and leave each round together: one clock stands for all."""
+        link, k, now = self.job.network.levels[level].link, regular.messages, self.seconds
+        chunk_bytes = self.job.layout.floor * self.job.itemsize
+        latency = link.alpha + link.overhead
+        chunks_sent = 0
+        for step in range(phase.steps):
+            chunks = regular.chunks(step)
+            chunks_sent += chunks
+            message_bytes = chunks * chunk_bytes
+            if k == 1:
+                now += alone_seconds(latency, message_bytes, link.bandwidth)
+            else:
+                now = shared_end(now, link.alpha, message_bytes + link.overhead * link.bandwidth, link.bandwidth, k)
+            if regular.reduces and self.gamma:
+                now += self.gamma * (k * message_bytes)
+        self.seconds = now
+        bytes_sent = k * chunks_sent * chunk_bytes
+        self.sent[level] += bytes_sent
+        reduction = self.gamma * bytes_sent if regular.reduces else 0.0
+        latency_seconds = phase.steps * (link.alpha + k * link.overhead)
+        self.segments.append(Segment.constant(level, latency_seconds, bytes_sent / link.bandwidth, reduction))
+
+    def _array_phase(self, phase: Phase) -> None:
+        clock = self._clock()
+        for step in range(phase.steps):
+            if step % self.spacing == 0:
+                count = min(self.spacing, phase.steps - step)
+                self.segments.append(Segment(phase=phase, first=step, steps=count, start=clock))
+            timed = timed_round(self.job, phase, step)
+            self.sent[timed.level, timed.src] += timed.bytes
+            clock = advance(clock, timed)
+        self.clock = clock
+
+    def _ring_phase(self, phase: Phase, ring: RingPhase) -> None:
+        clock, step = self._clock(), 0
+        while step < phase.steps:
+            count = min(self.spacing, phase.steps - step)
+            after, done, growth = ring.walk(clock, step, count, skip=self.skip)
+            if done:
+                self.segments.append(Segment(phase=phase, first=step, steps=done, start=clock))
+            clock, step = after, step + done
+            left = phase.steps - step
+            if growth is not None and left:
+                self.segments.append(Segment(phase=phase, first=step, steps=left, start=clock, growth=growth))
+                clock, step = ring.skipped(clock, left, growth), phase.steps
+        self.clock = clock
+        ring.add_bytes(self.sent, phase.steps)
+
+    def _clock(self) -> FloatArray:
+        return np.full(self.devices, self.seconds) if self.clock is None else self.clock
+
+
+def vectorized(job: Job, *, skip: bool = True) -> tuple[Parts, float, IntArray]:
+    """Evaluate a job that ``refusal`` accepts. Returns the parts, the seconds and the bytes sent [level, device]."""
+    walk = _Walk(job, skip=skip)
+    seconds = walk.run()
+    return critical_path(job, walk.segments, walk.clock, seconds), seconds, walk.sent
