@@ -239,14 +239,19 @@ class Cluster:
             order = (*order, *range(self.world_size, self.world_size + servers))
         return replace(self, gpus_per_node=self.gpus_per_node + servers, rank_order=order)
 
+    def levels_crossed(self, src: IntArray, dst: IntArray) -> IntArray:
+        """Outermost level that messages from ranks ``src`` to ranks ``dst`` cross; one entry a message."""
+        if len(self.levels) == 1:
+            return np.zeros(len(src), dtype=np.int64)
+        node = self.device_of_rank // self.gpus_per_node
+        crossed: IntArray = (node[src] != node[dst]).astype(np.int64)
+        return crossed
+
     def routes(self, src: IntArray, dst: IntArray) -> Routes:
         """Ports that messages from ranks ``src`` to ranks ``dst`` cross."""
+        level = self.levels_crossed(src, dst)
         source, destination = self.device_of_rank[src], self.device_of_rank[dst]
-        if len(self.levels) == 1:
-            level = np.zeros(len(source), dtype=np.int64)
-        else:
-            level = (source // self.gpus_per_node != destination // self.gpus_per_node).astype(np.int64)
-        alpha, bandwidth, overhead = self._link_columns
+        alpha, bandwidth, overhead = self.link_columns
         resources = np.stack([self._port(source, level, 0), self._port(destination, level, 1)], axis=1)
         return Routes(level, alpha[level], overhead[level], bandwidth[level], resources)
 
@@ -270,7 +275,8 @@ class Cluster:
         return (resource // 2) % len(self.levels)
 
     @cached_property
-    def _link_columns(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def link_columns(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Alpha, bandwidth and overhead, each by level."""
         links = [level.link for level in self.levels]
         return (
             np.array([link.alpha for link in links], dtype=np.float64),

@@ -171,6 +171,6 @@ def count_bytes_sent(job: Job) -> IntArray:
     sent = np.zeros((len(job.network.levels), job.schedule.devices), dtype=np.int64)
     for channel in range(len(job.schedule.channels)):
         for round_ in job.schedule.rounds_of(channel):
-            level = job.network.routes(round_.src, round_.dst).level
+            level = job.network.levels_crossed(round_.src, round_.dst)
             np.add.at(sent, (level, round_.src), job.layout.row_elements(round_) * job.itemsize)
     return sent

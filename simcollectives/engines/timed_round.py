@@ -32,27 +32,28 @@ def timed_round(job: Job, phase: Phase, step: int) -> TimedRound:
     """Time the messages of one round in which no rank sends or receives more than one."""
     round_ = phase.round_at(step)
     src, dst, message_bytes, reduced_bytes = _messages(job, round_)
-    routes = job.network.routes(src, dst)
-    latency = routes.alpha + routes.overhead
+    level = job.network.levels_crossed(src, dst)
+    alpha, bandwidth, overhead = job.network.link_columns
+    latency = (alpha + overhead)[level]
     gamma = job.cluster.device.reduction_seconds_per_byte
     return TimedRound(
         src=src,
         dst=dst,
-        level=routes.level,
+        level=level,
         bytes=message_bytes,
         latency=latency,
-        seconds=alone_seconds(latency, message_bytes.astype(np.float64), routes.bandwidth),
-        reduction=gamma * reduced_bytes.astype(np.float64) if gamma and np.any(round_.reduce) else None,
+        seconds=alone_seconds(latency, message_bytes.astype(np.float64), bandwidth[level]),
+        reduction=gamma * reduced_bytes.astype(np.float64) if gamma and round_.reduce.any() else None,
     )
 
 
 def _messages(job: Job, round_: Round) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Join rows into messages, which the sender alone tells apart."""
     sizes = job.layout.row_elements(round_) * job.itemsize
-    reduced = np.where(round_.reduce, sizes, 0)
+    reduced = sizes * round_.reduce
     devices = job.schedule.devices
     rows = np.bincount(round_.src, minlength=devices)
-    if len(rows) == 0 or rows.max() <= 1:
+    if len(round_.src) == 0 or rows.max() <= 1:
         return round_.src, round_.dst, sizes, reduced
     destination = np.zeros(devices, dtype=np.int64)
     destination[round_.src] = round_.dst
@@ -85,14 +86,13 @@ class RingPhase:
         self._ranks = len(first.src)
         self._first = first
         self._even = job.layout.even
-        routes = job.network.routes(first.src, first.dst)
-        self._bandwidth = routes.bandwidth
+        self._bandwidth = job.network.link_columns[1][first.level]
         self._same_links = job.network.uniform_link is not None
         self._gamma = job.cluster.device.reduction_seconds_per_byte if first.reduction is not None else 0.0
         # Any rotation of the ring's edges, with the one before the first, is a slice of three turns.
         self._bytes = np.tile(first.bytes.astype(np.float64), 3)
         self._latency = np.tile(first.latency, 3)[self._ranks - 1 : 2 * self._ranks]
-        self._width = np.tile(routes.bandwidth, 3)[self._ranks - 1 : 2 * self._ranks]
+        self._width = np.tile(self._bandwidth, 3)[self._ranks - 1 : 2 * self._ranks]
         self._seconds = np.tile(first.seconds, 3)
         self._reduction = self._gamma * self._bytes if self._gamma else None
 

@@ -50,7 +50,7 @@ def _level_of(job: Job, phase: Phase) -> int | None:
     seen = set()
     for step in range(phase.steps):
         round_ = phase.round_at(step)
-        seen.update(np.unique(network.routes(round_.src, round_.dst).level).tolist())
+        seen.update(np.unique(network.levels_crossed(round_.src, round_.dst)).tolist())
         if len(seen) > 1:
             return None
     return seen.pop() if seen else 0

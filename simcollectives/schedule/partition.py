@@ -62,6 +62,8 @@ class Layout:
 
     def row_elements(self, round_: Round) -> IntArray:
         """Elements that each row of a round carries."""
+        if self.even:
+            return round_.count * self.floor
         if self.period:
             return self._row_elements_by_chunk(round_)
         longer = -((round_.first - self.remainder) // round_.stride)

@@ -5,6 +5,7 @@ Rounds are generated afresh each time they are asked for; a schedule of any leng
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -102,7 +103,7 @@ def make_round(
     reduce: npt.ArrayLike = False,
     wrap: int | None = None,
 ) -> Round:
-    """Build a round from arrays or scalars that broadcast against each other.
+    """Build a round from arrays of one length, or scalars that stand for all rows.
 
     With ``wrap``, chunk numbers are taken modulo ``wrap``: a row that passes the end becomes two rows (it may pass it
     once). Rows without chunks are kept: they are empty messages, which still cost a latency.
@@ -110,11 +111,15 @@ def make_round(
     Raises:
         ScheduleError: a row sends from a rank to itself.
     """
-    arrays = np.broadcast_arrays(*(np.asarray(a, dtype=np.int64) for a in (src, dst, first, count, stride)))
-    source, destination, start, length, skip = (np.atleast_1d(a) for a in arrays)
-    adds = np.broadcast_to(np.asarray(reduce, dtype=np.bool_), source.shape)
-    if np.any(source == destination):
-        raise ScheduleError(f"a round sends from rank {int(source[source == destination][0])} to itself")
+    source, destination = np.atleast_1d(np.asarray(src, dtype=np.int64)), np.atleast_1d(np.asarray(dst, dtype=np.int64))
+    rows = max(len(source), len(destination))
+    source, destination, start, length, skip = (
+        _column(values, rows, np.int64) for values in (source, destination, first, count, stride)
+    )
+    adds = _column(reduce, rows, np.bool_)
+    to_itself = source == destination
+    if to_itself.any():
+        raise ScheduleError(f"a round sends from rank {int(source[to_itself][0])} to itself")
     if wrap is not None:
         start = start % wrap
         before = np.minimum(length, -((start - wrap) // skip))
@@ -126,6 +131,11 @@ def make_round(
             start = np.concatenate([start, rest])
             length = np.concatenate([before, (length - before)[passes]])
     return Round(source, destination, start, length, skip, adds)
+
+
+def _column(values: npt.ArrayLike, rows: int, dtype: type[Any]) -> npt.NDArray[Any]:
+    column = np.asarray(values, dtype=dtype)
+    return column if column.shape == (rows,) else np.full(rows, column)
 
 
 def single(round_: Round, ports: int = 1) -> Phase:
