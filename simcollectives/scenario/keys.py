@@ -27,7 +27,7 @@ class Kind:
 
     name: str
     parse: Callable[[object], Value]
-    format: Callable[[float], str]
+    format: Callable[..., str]
     example: str
     json_schema: JsonSchema
     whole: bool = False
@@ -88,8 +88,8 @@ _RATIO_SCHEMA: JsonSchema = {
 }
 
 
-def _number_text(value: float) -> str:
-    return f"{value:.6g}"
+def _number_text(value: float, digits: int = 6) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
 
 
 def _quantity(name: str, low: float, high: float) -> Kind:
@@ -126,8 +126,29 @@ POINT_KEYS: Mapping[str, Kind] = {
 METRICS: Mapping[str, Kind] = {
     **dict.fromkeys(("seconds", "latency_seconds", "bandwidth_seconds", "reduction_seconds"), ANY_SECONDS),
     **dict.fromkeys(("lower_bound_seconds", "closed_form_seconds"), ANY_SECONDS),
-    **dict.fromkeys(("bytes_sent_max", "bytes_sent_total"), ANY_BYTES),
+    **dict.fromkeys(("bytes_sent_max", "bytes_sent_max_intra", "bytes_sent_max_inter", "bytes_sent_total"), ANY_BYTES),
     **dict.fromkeys(("algbw", "busbw"), ANY_BANDWIDTH),
     "rounds": NUMBER,
 }
-"""What an expectation may be about, with the unit of its bounds."""
+"""What an expectation may be about, with the unit of its bounds. ``_intra`` and ``_inter`` count one level's links."""
+
+METRIC_LEVELS: Mapping[str, str] = {f"bytes_sent_max_{level}": level for level in ("intra", "inter")}
+
+
+def value_text(key: str, value: Any) -> str:
+    """Return the value of a key of a point with its unit, as an error or a label shows it.
+
+    >>> value_text("message", 4096), value_text("link.bandwidth", 450e9), value_text("devices", 8)
+    ('4 KiB', '450 GB/s', '8')
+    """
+    kind = POINT_KEYS.get(key)
+    return str(value) if kind is None or isinstance(value, str) else kind.format(value)
+
+
+def point_text(point: Mapping[str, Any]) -> str:
+    """Return a point on one line.
+
+    >>> point_text({"message": 4096, "devices": 8})
+    'message: 4 KiB, devices: 8'
+    """
+    return ", ".join(f"{key}: {value_text(key, value)}" for key, value in point.items())

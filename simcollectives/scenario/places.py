@@ -4,6 +4,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from simcollectives.errors import show_value
 
@@ -13,6 +14,7 @@ Path = tuple[str | int, ...]
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _LONGEST_WORD = 60  # difflib's time grows with the product of both lengths
 _LONGEST_LIST = 24
+_SHOWN_ENTRIES = 4
 
 
 def place_text(path: Path) -> str:
@@ -41,7 +43,7 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
     if not isinstance(word, str) or len(word) > _LONGEST_WORD:
         return None
     folded = {name.casefold().replace("-", "_"): name for name in known}
-    close = difflib.get_close_matches(word.casefold().replace("-", "_").replace(" ", "_"), folded, n=1)
+    close = difflib.get_close_matches(word.casefold().replace("-", "_").replace(" ", "_"), folded, n=1, cutoff=0.65)
     return folded[close[0]] if close else None
 
 
@@ -67,3 +69,41 @@ def suggestion(word: object, known: Sequence[str], what: str = "known") -> str:
     if near is not None:
         return f"did you mean {show_value(near)}?"
     return f"{what}: {listing(known)}" if known else f"{what}: none"
+
+
+def flow_text(value: Any) -> str:
+    """Return YAML data on one line, as a person would write it.
+
+    >>> flow_text({"order": ["ring", {"rabenseifner": {"order": "far"}}], "message": "4 KiB", "rel": 0.5})
+    '{order: [ring, {rabenseifner: {order: far}}], message: 4 KiB, rel: 0.5}'
+    """
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow_text(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(flow_text(one) for one in value) + "]"
+    if isinstance(value, str):
+        plain = value.isprintable() and value == value.strip() and not set(value) & set("{}[],:#\"'")
+        return value if plain and value else json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)
+
+
+def shown(value: Any) -> str:
+    """Return a value for an error, cut short, as it is written in YAML.
+
+    >>> print(shown({"ring": {}, "tree": [1, 2, 3, 4, 5, 6]}), shown("5 us"), shown(5))
+    {ring: {}, tree: [1, 2, 3, 4, ...]} "5 us" 5
+    """
+    return flow_text(_shortened(value)) if isinstance(value, dict | list) else show_value(value)
+
+
+def _shortened(value: Any, depth: int = 3) -> Any:
+    """Return the first entries of mappings and lists, and of theirs."""
+    if isinstance(value, dict | list) and value and depth == 0:
+        return "..."
+    if isinstance(value, dict):
+        kept = {show_value(key)[1:-1]: _shortened(value[key], depth - 1) for key in list(value)[:_SHOWN_ENTRIES]}
+        return kept if len(value) <= _SHOWN_ENTRIES else {**kept, "...": "..."}
+    if isinstance(value, list):
+        kept_items = [_shortened(item, depth - 1) for item in value[:_SHOWN_ENTRIES]]
+        return kept_items if len(value) <= _SHOWN_ENTRIES else [*kept_items, "..."]
+    return value if not isinstance(value, str) or len(value) <= _LONGEST_WORD else f"{value[:_LONGEST_WORD]}..."

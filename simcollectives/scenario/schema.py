@@ -1,19 +1,20 @@
 """The shape of a scenario file: which keys there are and what kind of value each takes.
 
-`json_schema` gives it to editors; loading validates each section with its model. Which of several forms a section has is
-decided by its keys before a model sees it, so that an error is always about one form.
+`json_schema` gives it to editors; loading validates each section with its model. Which of several forms a section has
+is decided by its keys before a model sees it, so that an error is always about one form.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import PydanticCustomError, core_schema
 
-from simcollectives.engines import DTYPES
-from simcollectives.errors import UnitError, show_value
+from simcollectives.cluster import RankOrder as WrittenOrder
+from simcollectives.engines import DTYPES, ENGINES
+from simcollectives.errors import UnitError
 from simcollectives.measured import SHIPPED
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.scenario.keys import (
@@ -30,6 +31,7 @@ from simcollectives.scenario.keys import (
     JsonSchema,
     Kind,
 )
+from simcollectives.scenario.places import shown
 
 OPTION_KEY = r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$"
 RANGE_STEPS = ("factor", "step", "points")
@@ -55,6 +57,7 @@ Seconds = Annotated[float, _reader(SECONDS), WithJsonSchema(SECONDS.json_schema)
 Bandwidth = Annotated[float, _reader(BANDWIDTH), WithJsonSchema(BANDWIDTH.json_schema)]
 SecondsPerByte = Annotated[float, _reader(SECONDS_PER_BYTE), WithJsonSchema(SECONDS_PER_BYTE.json_schema)]
 Ratio = Annotated[float, _reader(RATIO), WithJsonSchema(RATIO.json_schema)]
+Number = Annotated[float, _reader(NUMBER), WithJsonSchema(NUMBER.json_schema)]
 Count = Annotated[int, _reader(COUNT), WithJsonSchema(COUNT.json_schema)]
 Rank = Annotated[int, _reader(INDEX), WithJsonSchema(INDEX.json_schema)]
 
@@ -72,13 +75,13 @@ def _read_reference(value: object) -> Reference:
     if isinstance(value, str):
         return Reference(value)
     if not isinstance(value, dict):
-        raise custom_error(f"{show_value(value)} is not an algorithm; {example}")
+        raise custom_error(f"{shown(value)} is not an algorithm; {example}")
     if len(value) != 1:
-        raise custom_error(f"{show_value(value)} has {len(value)} keys where one algorithm has one; {example}")
+        raise custom_error(f"{shown(value)} has {len(value)} keys where one algorithm has one; {example}")
     name, options = next(iter(value.items()))
     if not isinstance(options, dict):
         remedy = f"write {{{name}: {{option: value}}}}, or {name} alone"
-        raise custom_error(f"{show_value(options)} are not options of {name}; {remedy}")
+        raise custom_error(f"{shown(options)} are not options of {name}; {remedy}")
     return Reference(name, options)
 
 
@@ -93,12 +96,14 @@ _REFERENCE_SCHEMA: JsonSchema = {
 AlgorithmReference = Annotated[Reference, PlainValidator(_read_reference), WithJsonSchema(_REFERENCE_SCHEMA)]
 
 
-def _read_rank_order(value: object) -> str | tuple[int, ...]:
-    if isinstance(value, str) and value in ("node_major", "round_robin"):
-        return value
+def _read_rank_order(value: object) -> WrittenOrder:
+    if value == "node_major":
+        return "node_major"
+    if value == "round_robin":
+        return "round_robin"
     if isinstance(value, list):
         return tuple(value)
-    raise custom_error(f"{show_value(value)} is not a rank order; write node_major, round_robin or a list of devices")
+    raise custom_error(f"{shown(value)} is not a rank order; write node_major, round_robin or a list of devices")
 
 
 _RANK_ORDER_SCHEMA: JsonSchema = {
@@ -108,7 +113,7 @@ _RANK_ORDER_SCHEMA: JsonSchema = {
     ],
     "description": "Which device each rank sits on: a rule, or the list of devices in rank order",
 }
-RankOrder = Annotated[str | tuple[int, ...], PlainValidator(_read_rank_order), WithJsonSchema(_RANK_ORDER_SCHEMA)]
+RankOrder = Annotated[WrittenOrder, PlainValidator(_read_rank_order), WithJsonSchema(_RANK_ORDER_SCHEMA)]
 
 
 class Model(BaseModel):
@@ -200,40 +205,40 @@ class OrderModel(ExpectationModel):
 def _bounds(kind: Kind) -> dict[str, Any]:
     """Return the fields of a bound in the unit of `kind`, of which one of the first four is given."""
     value = Annotated[float, _reader(kind), WithJsonSchema(kind.json_schema)]
-    pair = Annotated[list[value], Field(min_length=2, max_length=2)]  # type: ignore[valid-type]
+    pair = Annotated[list[value], Field(min_length=2, max_length=2)]
     types = {"equals": value, "at_most": value, "at_least": value, "between": pair, "rel": Ratio, "abs": value}
     return {name: (type_ | None, None) for name, type_ in types.items()}
 
 
 def _metric_models() -> dict[str, type[ExpectationModel]]:
-    return {
-        name: create_model(
-            f"Expect_{name}",
-            __base__=ExpectationModel,
-            __doc__=f"{name} of one run is within a bound.",
-            **{name: (SelectorModel, ...)},
-            **_bounds(kind),
-        )
-        for name, kind in METRICS.items()
-    }
+    models = {}
+    for name, kind in METRICS.items():
+        fields: dict[str, Any] = {name: (SelectorModel, ...), **_bounds(kind)}
+        about = f"{name} of one run is within a bound."
+        models[name] = create_model(f"Expect_{name}", __base__=ExpectationModel, __doc__=about, **fields)
+    return models
 
 
 METRIC_MODELS = _metric_models()
-_Pair = Annotated[list[SelectorModel], Field(min_length=2, max_length=2)]
-RatioModel = create_model(
-    "RatioModel",
-    __base__=ExpectationModel,
-    __doc__="The metric of the first run over that of the second is within a bound.",
-    ratio=(_Pair, ...),
-    of=(OrderModel.model_fields["of"].annotation, OrderModel.model_fields["of"]),
-    **_bounds(NUMBER),
-)
+
+
+class RatioModel(ExpectationModel):
+    """The metric of the first run over that of the second is within a bound."""
+
+    ratio: list[SelectorModel] = Field(min_length=2, max_length=2)
+    of: Literal[tuple(METRICS)] = Field("seconds", description="The metric compared")  # type: ignore[valid-type]
+    equals: Number | None = None
+    at_most: Number | None = None
+    at_least: Number | None = None
+    between: Annotated[list[Number], Field(min_length=2, max_length=2)] | None = None
+    rel: Ratio | None = None
+    abs: Number | None = None
 
 
 def _read_scalar(value: object) -> object:
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return value
-    raise custom_error(f"{show_value(value)} is not one value; write a number, with the unit of the key")
+    raise custom_error(f"{shown(value)} is not one value; write a number, with the unit of the key")
 
 
 Scalar = Annotated[Any, PlainValidator(_read_scalar), WithJsonSchema({"type": ["string", "number"]})]
@@ -254,7 +259,7 @@ class CrossoverModel(ExpectationModel):
     abs: Scalar | None = None
 
 
-class MeasuredModel(Model):
+class MeasuredModel(PointModel):
     """A measured sweep laid over the predictions, and the fit of one link to it."""
 
     set: str | None = Field(None, description="A shipped set, or one of the file's", examples=list(SHIPPED))
@@ -300,7 +305,7 @@ Sweeps = Annotated[
     Any,
     WithJsonSchema({"oneOf": [_sweep_schema(), {"type": "array", "items": _sweep_schema(), "minItems": 1}]}),
 ]
-AnyExpectation = OrderModel | CrossoverModel | RatioModel  # type: ignore[valid-type]
+AnyExpectation: Any = OrderModel | CrossoverModel | RatioModel
 for _model in METRIC_MODELS.values():
     AnyExpectation |= _model
 
@@ -313,11 +318,11 @@ class ScenarioModel(Model):
     cluster: FlatCluster | TwoLevelCluster | MachineCluster
     collective: CollectiveModel
     sweep: Sweeps | None = None
-    engine: Literal["auto", "event", "lockstep", "closed_form"] = "auto"
+    engine: Literal[ENGINES] = "auto"  # type: ignore[valid-type]
     verify: Literal["auto", "always", "never"] = Field(
         "auto", description="Execute runs on arrays: auto is up to 64 ranks and 1 MiB"
     )
-    expect: list[AnyExpectation] | None = Field(None, description="What must hold")  # type: ignore[valid-type]
+    expect: list[AnyExpectation] | None = Field(None, description="What must hold")
     measured: MeasuredModel | None = None
     timeline: SelectorModel | list[SelectorModel] | None = Field(None, description="Runs to draw, transfer by transfer")
     contributions: SelectorModel | None = Field(None, description="A run whose chunks are followed round by round")
@@ -338,11 +343,26 @@ class _Generator(GenerateJsonSchema):
         return described
 
 
+_SHARED = {kind.name: kind.json_schema for kind in (*POINT_KEYS.values(), RATIO, NUMBER)}
+
+
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of scenario files."""
     described = ScenarioModel.model_json_schema(by_alias=True, schema_generator=_Generator)
+    definitions = {**_SHARED, **_with_shared(described.pop("$defs"))}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **described,
+        **_with_shared(described),
         "title": "simcollectives scenario",
+        "$defs": definitions,
     }
+
+
+def _with_shared(node: Any) -> Any:
+    """Return a schema in which every kind of number is described once, under ``$defs``."""
+    for name, schema in _SHARED.items():
+        if node == schema:
+            return {"$ref": f"#/$defs/{name}"}
+    if isinstance(node, dict):
+        return {key: _with_shared(value) for key, value in node.items()}
+    return [_with_shared(item) for item in node] if isinstance(node, list) else node

@@ -1,6 +1,6 @@
 """A scenario as data: validated, in SI units, with the line of whatever may later be reported.
 
-A *point* is a mapping from keys (``message``, ``devices``, ``link.bandwidth``, ``parameter_server.servers``) to numbers;
+A *point* is a mapping from keys (``message``, ``devices``, ``link.bandwidth``, ``parameter_server.servers``) to values;
 what it does not name is as written under ``cluster:`` and ``collective:``.
 """
 
@@ -9,21 +9,20 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from simcollectives.cluster import Link
+from simcollectives.cluster import Link, RankOrder
 from simcollectives.measured import MeasuredSweep
 
 Point = Mapping[str, Any]
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 Form = Literal["flat", "two_level", "machine"]
-Engine = Literal["auto", "event", "lockstep", "closed_form"]
 Verify = Literal["auto", "always", "never"]
 Relation = Literal["equals", "at_most", "at_least", "between"]
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """What ``cluster:`` says. ``machine`` is None except in its form; ``gamma`` (s/B) is None where nothing is written."""
+    """What ``cluster:`` says. ``machine`` is None but in its form; ``gamma`` (s/B) is None where it is not written."""
 
     form: Form
     nodes: int = 1
@@ -32,7 +31,7 @@ class ClusterSettings:
     intra: Link | None = None
     inter: Link | None = None
     gamma: float | None = None
-    rank_order: str | tuple[int, ...] = "node_major"
+    rank_order: RankOrder = "node_major"
     machine: str | None = None
 
 
@@ -125,24 +124,24 @@ class OrderExpectation(Expectation):
 class CrossoverExpectation(Expectation):
     """The times of two algorithms are equal at exactly one value of the key ``along``, which is within a bound.
 
-    ``grid`` are the values of ``along`` at which the curves are compared first, in ascending order; ``point`` fixes the
-    other keys.
+    ``grid`` are the values of ``along`` at which the curves are compared first, in ascending order; the points of both
+    fix the other keys.
     """
 
-    first: AlgorithmEntry
-    second: AlgorithmEntry
+    first: Selector
+    second: Selector
     along: str
     grid: tuple[Any, ...]
-    point: Point
     bound: Bound
 
 
 @dataclass(frozen=True)
 class MeasuredSettings:
-    """A measured sweep to lay over the predictions, and the algorithm and level to fit."""
+    """A measured sweep to lay over the predictions, the algorithm to fit, where, and which level's link."""
 
     sweep: MeasuredSweep
     entry: AlgorithmEntry
+    point: Point
     level: str
     line: int | None = None
 
@@ -157,7 +156,7 @@ class Scenario:
     cluster: ClusterSettings
     collective: CollectiveSettings
     sweeps: tuple[Sweep, ...]
-    engine: Engine = "auto"
+    engine: str = "auto"
     verify: Verify = "auto"
     expectations: tuple[Expectation, ...] = ()
     measured: MeasuredSettings | None = None

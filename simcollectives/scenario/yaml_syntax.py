@@ -28,6 +28,8 @@ def syntax_problem(error: YAMLError, lines: Sequence[str]) -> Problem:
     line = None if mark is None else min(mark.line, max(len(lines) - 1, 0)) + 1
     opened = None if error.context_mark is None else error.context_mark.line + 1
     problem, context = str(error.problem or ""), str(error.context or "")
+    if opened is not None and "could not find expected ':'" in problem:
+        line = opened  # the key began there, and may go on over several lines
     text = lines[line - 1] if line is not None and line <= len(lines) else ""
     if re.match(r" *\t", text) or "'\\t'" in problem:
         return Problem("$", "a tab cannot indent YAML; indent with spaces", line)
@@ -92,6 +94,6 @@ def _block(problem: str, context: str, text: str) -> str | None:
         return f"{shown}: a value is missing before {_token(problem)}; write it"
     if "expected <block end>" in problem:
         if re.search(r"found '[\]}]'", problem):
-            return f'{shown}: {_token(problem)} closes what was never opened; take it out, or write the opening one'
+            return f"{shown}: {_token(problem)} closes what was never opened; take it out, or write the opening one"
         return f"{shown}: {_token(problem)} is not indented as the lines before it; align them"
     return None

@@ -207,7 +207,9 @@ class _Builder:
             return None
         anchor = getattr(event, "anchor", None)
         if anchor is not None:
-            self._note(path, f"the anchor &{show_value(anchor)[1:-1]} is not allowed; leave it out", line, unusable=False)
+            self._note(
+                path, f"the anchor &{show_value(anchor)[1:-1]} is not allowed; leave it out", line, unusable=False
+            )
         tag = getattr(event, "tag", None)
         if tag is not None:
             self._note(path, f"the tag {show_value(tag)} is not allowed; leave it out", line)

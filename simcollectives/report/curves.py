@@ -1,0 +1,271 @@
+"""Rows as curves: what is drawn against a message size, a world size or any other swept key, and what is left out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from simcollectives.report.fastest import Crossing, crossings
+from simcollectives.report.rows import (
+    SIZE_KEYS,
+    Row,
+    ascending,
+    family,
+    is_number,
+    is_option,
+    labels_of,
+    named_text,
+    swept_values,
+)
+
+MAX_LINES = 10
+MAX_ALGORITHMS = 20
+_ALIKE = 1e-6  # relative; far below what a line's width shows
+
+Rest = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a plot. ``x`` ascends (numbers) or is in the order given (texts).
+
+    ``name`` is the algorithm, ``at`` what else it is drawn at where curves differ in that; ``level`` tells that the key
+    of the axis does not concern it; ``number`` is that of its style.
+    """
+
+    name: str
+    rest: Rest
+    x: tuple[Any, ...]
+    y: tuple[float, ...]
+    bound: tuple[float, ...]
+    level: bool = False
+    number: int = 0
+    at: str = ""
+
+    @property
+    def label(self) -> str:
+        """What the legend says."""
+        return ", ".join(part for part in (self.name, self.at) if part)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The curves of one plot, their common part in words, and what the plot has to say of points it leaves out."""
+
+    key: str
+    curves: tuple[Curve, ...]
+    fixed: str
+    notes: tuple[str, ...]
+
+
+def axis_keys(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return what rows can be drawn against: message, world_size, and every other swept key."""
+    swept = swept_values(rows)
+    keys = [key for key in swept if key not in SIZE_KEYS]
+    if any(key in swept for key in SIZE_KEYS):
+        keys.insert(1 if keys[:1] == ["message"] else 0, "world_size")
+    return tuple(sorted(keys, key=lambda key: key != "message"))
+
+
+def picture(rows: Sequence[Row], key: str, metric: str = "seconds", *, log: bool = True) -> Picture:
+    """Return the curves of ``metric`` against ``key``; zeros are left out where an axis is logarithmic."""
+    drawn, level = _rows_on_axis(rows, key)
+    numbers = {label: number for number, label in enumerate(labels_of(rows))}
+    found, dropped = _curves(drawn, key, metric, numbers, log)
+    notes = []
+    if dropped:
+        reason = "the axes have no zero" if log else "no value"
+        notes.append(f"not drawn ({reason}): {_some(_dropped_texts(dropped, found, key))}")
+    curves, fixed, sliced = _slice(found)
+    flat = [_level_curve(row, curves, metric, numbers) for row in level if _matches(row, curves)] if curves else []
+    curves = [*curves, *(curve for curve in flat if curve is not None)]
+    notes += sliced
+    if len(curves) > MAX_ALGORITHMS:
+        notes.append(f"{len(curves) - MAX_ALGORITHMS} of {len(curves)} lines not drawn; the table has all")
+        curves = curves[:MAX_ALGORITHMS]
+    return Picture(key, tuple(_merged(_named(curves))), fixed, tuple(notes))
+
+
+def _rows_on_axis(rows: Sequence[Row], key: str) -> tuple[list[Row], list[Row]]:
+    """Rows of the sweeps over ``key``; and, for an option, those of other algorithms, which it leaves the same."""
+    if key == "world_size":
+        swept = [name for name in SIZE_KEYS if name in swept_values(rows)]
+        return [row for row in rows if any(name in row["point"] for name in swept)], []
+    drawn = [row for row in rows if key in row["point"]]
+    if not is_option(key):
+        return drawn, []
+    owners = {row["algorithm"] for row in drawn}
+    return drawn, [row for row in rows if row["algorithm"] not in owners]
+
+
+def _rest(row: Row, key: str, kept: Sequence[str]) -> Rest:
+    """What else a row depends on, beside the axis and the options, which its label tells."""
+    rest = {} if key == "message" else {"message": row["message_bytes"]}
+    if key != "world_size":
+        rest["world_size"] = row["world_size"]
+    for name, value in row["point"].items():
+        if name not in (key, "message") and not is_option(name) and (name not in SIZE_KEYS or name in kept):
+            rest[name] = value
+    return tuple(rest.items())
+
+
+def _kept_keys(rows: Sequence[Row]) -> list[str]:
+    """Of several keys that change the world size, those that the world size does not tell."""
+    used = [name for name in SIZE_KEYS if any(name in row["point"] for row in rows)]
+    return used[1:]
+
+
+def _x(row: Row, key: str) -> Any:
+    if key == "world_size":
+        return row["world_size"]
+    return row["message_bytes"] if key == "message" else row["point"][key]
+
+
+def _curves(
+    rows: Sequence[Row], key: str, metric: str, numbers: Mapping[str, int], log: bool
+) -> tuple[list[Curve], list[tuple[Rest, Any]]]:
+    """The curves, and the rest and x of each point that has no place in them."""
+    kept = _kept_keys(rows)
+    groups: dict[tuple[str, Rest], dict[Any, Row]] = {}
+    for row in rows:
+        name = family(row, key if is_option(key) else None)
+        groups.setdefault((name, _rest(row, key, kept)), {})[_x(row, key)] = row
+    known = dict(numbers)
+    curves, dropped = [], []
+    for (name, rest), by_x in groups.items():
+        number = known.setdefault(name, len(known))
+        good = []
+        for x in ascending(by_x):
+            y = by_x[x][metric]
+            if y is None or (log and (y <= 0 or (key == "message" and x <= 0))):
+                dropped.append((rest, x))
+            else:
+                good.append(x)
+        if good:
+            y = tuple(float(by_x[x][metric]) for x in good)
+            bound = tuple(_bound(by_x[x], metric) for x in good)
+            curves.append(Curve(name, rest, tuple(good), y, bound, number=number))
+    return curves, dropped
+
+
+def _dropped_texts(dropped: Sequence[tuple[Rest, Any]], curves: Sequence[Curve], key: str) -> list[str]:
+    """What is left out, in words: whole curves by what makes them differ from the others, else single points."""
+    drawn = {curve.rest for curve in curves}
+    varying = _varying(list({*drawn, *(rest for rest, _ in dropped)}))
+    texts: dict[str, None] = {}
+    for rest, x in dropped:
+        at = [named_text(name, value) for name, value in rest if name in varying]
+        whole = rest not in drawn and at and not (key == "message" and x <= 0)
+        texts[", ".join(at) if whole else named_text(key, x)] = None
+    return list(texts)
+
+
+def _bound(row: Row, metric: str) -> float:
+    """The bound in terms of the metric: least seconds, or the bus bandwidth that they allow."""
+    least = float(row["lower_bound_seconds"])
+    if metric == "seconds":
+        return least
+    return float(row[metric]) * float(row["seconds"]) / least if least > 0 else 0.0
+
+
+def _slice(curves: Sequence[Curve]) -> tuple[list[Curve], str, list[str]]:
+    """Few enough curves to read: all, or those at the last of the other swept values. The fixed part in words."""
+    rests = list(dict.fromkeys(curve.rest for curve in curves))
+    notes: list[str] = []
+    if len(rests) > 1 and len(curves) > MAX_LINES:
+        chosen = max(rests, key=lambda rest: [(value if is_number(value) else 0) for _, value in rest])
+        curves = [curve for curve in curves if curve.rest == chosen]
+        varying = _varying(rests)
+        at = ", ".join(named_text(key, value) for key, value in chosen if key in varying)
+        notes.append(f"drawn at {at}: 1 of {len(rests)} such points; the table has all")
+        rests = [chosen]
+    varying = _varying(rests)
+    fixed = ", ".join(named_text(key, value) for key, value in (rests[0] if rests else ()) if key not in varying)
+    return list(curves), fixed, notes
+
+
+def _varying(rests: Sequence[Rest]) -> set[str]:
+    """Keys in which the rests differ."""
+    values: dict[str, set[Any]] = {}
+    for rest in rests:
+        for key in {name for other in rests for name, _ in other}:
+            values.setdefault(key, set()).add(dict(rest).get(key))
+    return {key for key, found in values.items() if len(found) > 1}
+
+
+def _named(curves: Sequence[Curve]) -> list[Curve]:
+    """Curves whose labels tell in what they differ, each number (style) once."""
+    varying = _varying(list(dict.fromkeys(curve.rest for curve in curves if not curve.level)))
+    if not varying:
+        return list(curves)
+    several = len({curve.name for curve in curves}) > 1
+    named = []
+    for number, curve in enumerate(curves):
+        at = ", ".join(named_text(key, value) for key, value in curve.rest if key in varying)
+        named.append(replace(curve, name=curve.name if several or not at else "", at=at, number=number))
+    return named
+
+
+def _merged(curves: Sequence[Curve]) -> list[Curve]:
+    """Curves that lie upon each other become one, with both names: a hidden line would look like a missing one."""
+    merged: list[Curve] = []
+    for curve in curves:
+        for place, other in enumerate(merged):
+            if other.rest == curve.rest and other.level == curve.level and _alike(other, curve):
+                merged[place] = replace(other, name=f"{other.name} = {curve.name}")
+                break
+        else:
+            merged.append(curve)
+    return merged
+
+
+def _alike(first: Curve, second: Curve) -> bool:
+    if first.x != second.x:
+        return False
+    return all(abs(a - b) <= _ALIKE * max(a, b) for a, b in zip(first.y, second.y, strict=True))
+
+
+def _matches(row: Row, curves: Sequence[Curve]) -> bool:
+    rest = dict(curves[0].rest)
+    return bool(rest.get("message") == row["message_bytes"] and rest.get("world_size") == row["world_size"])
+
+
+def _level_curve(row: Row, curves: Sequence[Curve], metric: str, numbers: Mapping[str, int]) -> Curve | None:
+    """The curve of an algorithm that the swept option does not concern."""
+    if row[metric] is None or row[metric] <= 0:
+        return None
+    x = tuple(ascending({x for curve in curves for x in curve.x}))
+    label = str(row["label"])
+    y, bound = float(row[metric]), _bound(row, metric)
+    return Curve(label, curves[0].rest, x, (y,) * len(x), (bound,) * len(x), level=True, number=numbers[label])
+
+
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join(texts[:4]) + (f" and {len(texts) - 4} more" if len(texts) > 4 else "")
+
+
+def crossings_of(picture: Picture) -> tuple[Crossing, ...]:
+    """Return where the fastest of the curves changes, for keys on which a time depends as a straight line.
+
+    Those are messages, latencies and gamma, and the reciprocal of a bandwidth. Curves are compared at the
+    points that all have.
+    """
+    forward, back = _straight(picture.key)
+    if forward is None or back is None:
+        return ()
+    found = []
+    for rest in dict.fromkeys(curve.rest for curve in picture.curves):
+        curves = [curve for curve in picture.curves if curve.rest == rest]
+        shared = [x for x in curves[0].x if all(x in curve.x for curve in curves)]
+        times = {curve.name: [dict(zip(curve.x, curve.y, strict=True))[x] for x in shared] for curve in curves}
+        at = f", {curves[0].at}" if curves[0].at else ""
+        for crossing in crossings([forward(x) for x in shared], times):
+            found.append(replace(crossing, at=back(crossing.at), after=crossing.after + at))
+    return tuple(found)
+
+
+def _straight(key: str) -> tuple[Any, Any]:
+    if key.endswith(".bandwidth"):
+        return (lambda x: -1 / x), (lambda x: -1 / x)
+    if key in ("message", "gamma") or key.endswith((".alpha", ".overhead")):
+        return float, float
+    return None, None

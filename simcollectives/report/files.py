@@ -1,0 +1,178 @@
+"""Results as files and as JSON. A file appears whole or not at all."""
+
+import csv
+import io
+import json
+import math
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simcollectives.errors import InputError, Problem
+from simcollectives.report.fastest import fastest
+from simcollectives.report.rows import Row
+from simcollectives.scenario import MeasuredComparison, ScenarioResult
+from simcollectives.scenario.results import ROW_KEYS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def write_outputs(result: ScenarioResult, directory: str | os.PathLike[str]) -> list[Path]:
+    """Write rows.csv, result.json and all figures of a result into DIR/<name of the scenario file>/.
+
+    Returns the paths written. Files of the same names are replaced, each at once; others stay.
+
+    Raises:
+        InputError: the folder or a file cannot be written; what was being written leaves nothing behind.
+    """
+    from simcollectives.report.plots import figures, file_stem
+
+    folder = Path(directory) / file_stem(Path(result.scenario.file).stem)
+    _make_folder(folder)
+    written = [
+        write_whole(folder / "rows.csv", rows_csv(result.rows).encode()),
+        write_whole(folder / "result.json", json_text(scenario_json(result)).encode()),
+    ]
+    for stem, figure in figures(result) if result.rows else ():
+        written.append(write_whole(folder / f"{stem}.png", png_bytes(figure)))
+    return written
+
+
+def write_whole(path: Path, content: bytes) -> Path:
+    """Write a file so that it is there with all its content, or as it was before.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        try:
+            with part.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    return path
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(folder, error) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> InputError:
+    reason = (error.strerror or str(error)).lower()
+    return InputError([Problem("-o", f"cannot write {path}: {reason}; give a folder that can be written to")])
+
+
+def png_bytes(figure: "Figure") -> bytes:
+    """Return a figure as a PNG file, without the date or the version that made it, so that it only changes with it."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def rows_csv(rows: Sequence[Row]) -> str:
+    """Return rows as CSV: the keys of the contract, with a column ``point.KEY`` for each key, options as JSON text."""
+    keys = list(dict.fromkeys(key for row in rows for key in row["point"]))
+    before, after = ROW_KEYS[: ROW_KEYS.index("point")], ROW_KEYS[ROW_KEYS.index("point") + 1 :]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*before, *(f"point.{key}" for key in keys), *after])
+    for row in rows:
+        values = [
+            *(row.get(key) for key in before),
+            *(row["point"].get(key) for key in keys),
+            *(row.get(key) for key in after),
+        ]
+        writer.writerow([_cell(value) for value in values])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    value = plain_data(value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value, allow_nan=False) if isinstance(value, dict | list) else str(value)
+
+
+def to_json(results: Sequence[ScenarioResult]) -> dict[str, Any]:
+    """Return what ``--json`` prints of results, ready for ``json_text``."""
+    from simcollectives import __version__
+
+    return {"version": __version__, "scenarios": [scenario_json(result) for result in results]}
+
+
+def scenario_json(result: ScenarioResult) -> dict[str, Any]:
+    """Return one result as JSON data: the contract's keys; then notes, passed, interrupted, measured and fastest."""
+    extra = {
+        "notes": result.notes,
+        "passed": result.passed,
+        "interrupted": result.interrupted,
+        "measured": None if result.measured is None else measured_json(result.measured),
+        "fastest": [_fastest_json(one) for one in fastest(result.rows)],
+        "contributions": result.contributions,
+    }
+    found: dict[str, Any] = plain_data({**result.to_json(), **extra})
+    return found
+
+
+def _fastest_json(one: Any) -> dict[str, Any]:
+    return {**asdict(one), "rest": dict(one.rest)}
+
+
+def measured_json(measured: MeasuredComparison) -> dict[str, Any]:
+    """Return a comparison with measurements as JSON data: SI units, one entry a measured point in ``points``."""
+    sweep, fit = measured.sweep, measured.fit
+    columns = (sweep.message_bytes, sweep.seconds, fit.given_predicted, fit.predicted)
+    names = ("message_bytes", "seconds", "predicted_seconds", "fitted_seconds")
+    return {
+        "set": sweep.name,
+        "source": sweep.source,
+        "measured_algorithm": sweep.algorithm,
+        "label": measured.label,
+        "level": fit.level,
+        "alpha": fit.alpha,
+        "bandwidth": fit.bandwidth,
+        "errors": asdict(fit.given_errors),
+        "fitted_errors": asdict(fit.errors),
+        "points": [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)],
+    }
+
+
+def json_text(data: Any) -> str:
+    """Return data as JSON text, which never holds NaN or Infinity."""
+    return json.dumps(plain_data(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def plain_data(value: Any) -> Any:
+    """Return a value as JSON knows it: numbers of NumPy as plain ones, what is not finite as null.
+
+    >>> plain_data({"a": np.int64(3), "b": (np.float64(0.5), float("nan")), "c": np.arange(2)})
+    {'a': 3, 'b': [0.5, None], 'c': [0, 1]}
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain_data(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence | set | frozenset):
+        return [plain_data(inner) for inner in value]
+    return str(value)

@@ -1,0 +1,196 @@
+"""Bars: what a time consists of, and how many bytes devices send."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from simcollectives.engines import Run
+from simcollectives.metrics import required_bytes
+from simcollectives.report.curves import MAX_ALGORITHMS
+from simcollectives.report.rows import Row, is_option, labels_of, point_text
+from simcollectives.report.style import (
+    COLOURS,
+    FAINT,
+    GREY,
+    INK,
+    SMALL_SIZE,
+    byte_ticks,
+    dress,
+    even_ticks,
+    line_style,
+    plain,
+    set_ticks,
+    wrapped,
+)
+from simcollectives.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_PARTS = (
+    ("latency_seconds", "latency (alpha, overhead)", COLOURS[0], ""),
+    ("bandwidth_seconds", "bandwidth", COLOURS[5], ""),
+    ("reduction_seconds", "reduction (gamma)", COLOURS[2], "///"),
+)
+_LABEL_CHARACTERS = 32
+
+
+def bar_height(rows: int) -> float:
+    """Inches of a figure with this many bars."""
+    return 1.5 + 0.36 * rows
+
+
+def largest_point(rows: Sequence[Row]) -> tuple[list[Row], str]:
+    """Return the rows of one point, that of the largest message and then world size, and the point in words."""
+    top = max((row["message_bytes"], row["world_size"]) for row in rows)
+    there = [row for row in rows if (row["message_bytes"], row["world_size"]) == top]
+    rests = [{key: value for key, value in row["point"].items() if not is_option(key)} for row in there]
+    chosen = rests[-1]
+    kept = [row for row, rest in zip(there, rests, strict=True) if rest == chosen]
+    shown = {"message": top[0], "world_size": top[1]} | {
+        key: value for key, value in chosen.items() if key not in ("message", "devices")
+    }
+    return list({row["label"]: row for row in kept}.values()), f"{rows[0]['collective']}, {point_text(shown)}"
+
+
+def draw_parts(axes: "Axes", rows: Sequence[Row]) -> str:
+    """Draw the time of every algorithm at one point as a bar of its parts; returns the heading."""
+    chosen, heading = _begin(axes, rows)
+    left = [0.0] * len(chosen)
+    for key, name, colour, hatch in _PARTS:
+        widths = [float(row[key]) for row in chosen]
+        if any(widths):
+            axes.barh(
+                range(len(chosen)),
+                widths,
+                left=left,
+                height=0.62,
+                color=colour,
+                hatch=hatch,
+                edgecolor="white",
+                linewidth=0.5,
+                label=name,
+            )
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    bounds = [float(row["lower_bound_seconds"]) for row in chosen]
+    _mark_bounds(axes, bounds, "lower bound")
+    texts = [format_seconds(row["seconds"]) for row in chosen]
+    _finish(axes, chosen, [*left], texts, "time", format_seconds, max([*left, *bounds]))
+    return heading
+
+
+def draw_bytes(axes: "Axes", rows: Sequence[Row]) -> str:
+    """Draw the most bytes that one device sends, one bar an algorithm, at one point; returns the heading."""
+    chosen, heading = _begin(axes, rows)
+    labels = labels_of(rows)
+    colours = [line_style(labels.index(row["label"])).color for row in chosen]
+    most = [float(row["bytes_sent_max"]) for row in chosen]
+    axes.barh(range(len(chosen)), most, height=0.62, color=colours)
+    first = chosen[0]
+    required = required_bytes(first["collective"], first["world_size"], first["message_bytes"])
+    if required > 0:
+        axes.axvline(
+            required,
+            color=INK,
+            linewidth=1.0,
+            linestyle=(0, (6, 4)),
+            label="what the busiest device must send or receive at least",
+        )
+    texts = [f"{format_bytes(row['bytes_sent_max'])} (all: {format_bytes(row['bytes_sent_total'])})" for row in chosen]
+    name = "bytes sent by the device that sends most (all: by all devices together)"
+    _finish(axes, chosen, most, texts, name, format_bytes, max([*most, required]))
+    return heading
+
+
+def _begin(axes: "Axes", rows: Sequence[Row]) -> tuple[list[Row], str]:
+    chosen, where = largest_point(rows)
+    dress(axes)
+    axes.grid(False, axis="y")
+    if len(chosen) > MAX_ALGORITHMS:
+        where += f"; {len(chosen) - MAX_ALGORITHMS} of {len(chosen)} algorithms not drawn"
+    return chosen[:MAX_ALGORITHMS], where
+
+
+def _mark_bounds(axes: "Axes", bounds: Sequence[float], name: str) -> None:
+    known = [(bound, number) for number, bound in enumerate(bounds) if bound > 0]
+    if known:
+        axes.vlines(
+            [b for b, _ in known],
+            [n - 0.42 for _, n in known],
+            [n + 0.42 for _, n in known],
+            color=INK,
+            linewidth=1.4,
+            label=name,
+        )
+
+
+def _finish(
+    axes: "Axes",
+    rows: Sequence[Row],
+    ends: Sequence[float],
+    texts: Sequence[str],
+    name: str,
+    show: Callable[..., str],
+    largest: float,
+) -> None:
+    """Name the bars, write the texts after their ends, and make the axis long enough for them."""
+    axes.set_yticks(range(len(rows)), labels=[wrapped(str(row["label"]), _LABEL_CHARACTERS) for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(name)
+    if largest <= 0:
+        axes.set_xlim(0, 1)
+        axes.set_xticks([])
+        axes.set_xlabel(f"{name}: nothing is sent")
+        return
+    axes.set_xlim(0, largest * 1.02)
+    labels = [
+        axes.annotate(
+            text,
+            (end, number),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=SMALL_SIZE,
+            color=INK,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3},
+        )
+        for number, (end, text) in enumerate(zip(ends, texts, strict=True))
+    ]
+    ticks = byte_ticks([*ends, largest]) if show is format_bytes else even_ticks(0, largest)
+    set_ticks(axes.xaxis, ticks, show)
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    width = axes.get_window_extent().width
+    room = [max(width - label.get_window_extent().width - 12, 60) for label in labels]
+    need = max(end / pixels for end, pixels in zip(ends, room, strict=True))
+    axes.set_xlim(0, max(largest * 1.02, need * width))
+
+
+def draw_bytes_per_rank(axes: "Axes", run: Run) -> str:
+    """Draw the bytes that each rank (and each dedicated server) sends in one run; returns the heading."""
+    sent = [float(value) for value in run.bytes_sent.tolist()]
+    dress(axes)
+    axes.grid(False, axis="x")
+    ranks, servers = run.world_size, len(sent) - run.world_size
+    axes.bar(range(ranks), sent[:ranks], color=COLOURS[0], width=0.8, label="ranks")
+    if servers:
+        axes.bar(range(ranks, ranks + servers), sent[ranks:], color=COLOURS[1], width=0.8, label="dedicated servers")
+    required = required_bytes(run.collective, ranks, run.message_bytes)
+    if required > 0 and not servers:  # ranks send less where servers do the rest
+        axes.axhline(
+            required,
+            color=GREY,
+            linewidth=0.9,
+            linestyle=(0, (6, 4)),
+            label="what the busiest rank must send or receive at least",
+        )
+    what = f"{run.collective}, {run.label}, message {format_bytes(run.message_bytes)}, {ranks} ranks"
+    axes.set_xlabel("rank, then servers" if servers else "rank")
+    axes.set_ylabel("bytes sent")
+    step = max(1, -(-len(sent) // 16))
+    set_ticks(axes.xaxis, range(0, len(sent), step), lambda n: plain(f"{n:.0f}" if n < ranks else f"s{n - ranks:.0f}"))
+    axes.set_xlim(-0.7, len(sent) - 0.3)
+    top = max([*sent, required]) * 1.05 or 1.0
+    axes.set_ylim(0, top)
+    set_ticks(axes.yaxis, byte_ticks([*sent, top]), format_bytes)
+    axes.tick_params(axis="x", color=FAINT)
+    return what

@@ -1,0 +1,122 @@
+"""What the rows of a result have in common: their labels, the keys that were swept, and points as text."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from simcollectives.algorithms import find_algorithm
+from simcollectives.algorithms.table import label as algorithm_label
+from simcollectives.errors import InputError
+from simcollectives.scenario.keys import POINT_KEYS
+from simcollectives.units import format_bytes
+
+Row = Mapping[str, Any]
+"""One row of a result, with the keys of the contract: SI units, the swept quantities in ``point``."""
+
+SIZE_KEYS = ("devices", "nodes", "gpus_per_node")
+"""Keys of a point that change the world size."""
+
+_NOUNS = {
+    "devices": ("device", "devices"),
+    "nodes": ("node", "nodes"),
+    "gpus_per_node": ("GPU per node", "GPUs per node"),
+    "world_size": ("rank", "ranks"),
+}
+
+
+def rows_of(result_or_rows: Any) -> list[Row]:
+    """Return the rows of a result, or of a sequence of rows.
+
+    Raises:
+        InputError: there are none.
+    """
+    rows = list(getattr(result_or_rows, "rows", result_or_rows))
+    if not rows:
+        raise InputError("there are no rows to show; run a scenario with at least one algorithm and one point")
+    return rows
+
+
+def labels_of(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Return the labels, each once, in order."""
+    return tuple(dict.fromkeys(str(row["label"]) for row in rows))
+
+
+def is_option(key: str) -> bool:
+    """Whether a key of a point is an option of one algorithm, as ``parameter_server.servers`` is."""
+    return key not in POINT_KEYS and key != "world_size"
+
+
+def swept_values(rows: Iterable[Row]) -> dict[str, tuple[Any, ...]]:
+    """Return the keys of the points that have several values, each with its values in ascending order.
+
+    >>> swept_values([{"point": {"message": 8, "devices": 2}}, {"point": {"message": 4, "devices": 2}}])
+    {'message': (4, 8)}
+    """
+    found: dict[str, dict[Any, None]] = {}
+    for row in rows:
+        for key, value in row["point"].items():
+            found.setdefault(key, {})[value] = None
+    return {key: tuple(ascending(values)) for key, values in found.items() if len(values) > 1}
+
+
+def ascending(values: Iterable[Any]) -> list[Any]:
+    """Return numbers in ascending order, then texts in the order given."""
+    given = list(values)
+    numbers = sorted(value for value in given if is_number(value))
+    return [*numbers, *(value for value in given if not is_number(value))]
+
+
+def is_number(value: object) -> bool:
+    """Whether a value of a point has a place on an axis of numbers."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def value_text(key: str, value: Any) -> str:
+    """Return a value of a point with its unit, without its key.
+
+    >>> value_text("message", 4096), value_text("link.alpha", 5e-6), value_text("devices", 8)
+    ('4 KiB', '5 us', '8')
+    """
+    if key in POINT_KEYS and is_number(value):
+        return POINT_KEYS[key].format(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def named_text(key: str, value: Any) -> str:
+    """Return a value of a point so that it tells what it is.
+
+    >>> named_text("message", 4096), named_text("devices", 8), named_text("link.alpha", 5e-6)
+    ('message 4 KiB', '8 devices', 'link.alpha 5 us')
+    """
+    if key in _NOUNS:
+        return f"{value_text(key, value)} {_NOUNS[key][value != 1]}"
+    return f"{key} {value_text(key, value)}"
+
+
+def point_text(point: Mapping[str, Any], keys: Sequence[str] | None = None) -> str:
+    """Return a point as text: those of ``keys`` that it has, or all that it has."""
+    return ", ".join(named_text(key, point[key]) for key in (point if keys is None else keys) if key in point)
+
+
+def family(row: Row, option_key: str | None = None) -> str:
+    """Return the label of a row, without the option that is swept."""
+    name, _, option = (option_key or "").partition(".")
+    if name != row["algorithm"] or option not in row["options"]:
+        return str(row["label"])
+    algorithm = find_algorithm(row["collective"], name)
+    defaults = {known.name: known.default for known in algorithm.options}
+    return algorithm_label(algorithm, {**row["options"], option: defaults[option]})
+
+
+def common_text(rows: Sequence[Row]) -> str:
+    """Return what all rows share: collective, and where they do not differ, message and world size.
+
+    >>> common_text([{"collective": "all_reduce", "message_bytes": 4096, "world_size": 8}])
+    'all_reduce, message 4 KiB, 8 ranks'
+    """
+    found = list(dict.fromkeys(str(row["collective"]) for row in rows))
+    messages, sizes = {row["message_bytes"] for row in rows}, {row["world_size"] for row in rows}
+    if len(messages) == 1:
+        found.append(f"message {format_bytes(messages.pop())}")
+    if len(sizes) == 1:
+        found.append(named_text("world_size", sizes.pop()))
+    return ", ".join(found)

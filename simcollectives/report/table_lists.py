@@ -1,0 +1,93 @@
+"""What there is: algorithms and machines."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from simcollectives.algorithms import ALGORITHMS, Algorithm
+from simcollectives.cluster.machines import Machine, list_machines
+from simcollectives.report.text import Column, TextTable, caption, fitted, heading
+from simcollectives.units import format_bandwidth, format_bytes, format_flops_per_second, format_seconds
+
+_SYMBOLS = (
+    "Formulas are times on a flat cluster: M message bytes, N ranks, alpha and o (overhead) seconds a message, "
+    "B bytes/s, gamma seconds a byte reduced, q = ceil(log2 N), l = floor(log2 N), P = 2^l, f = 1 where N is no power "
+    "of two, else 0, k servers; of hierarchical: g GPUs a node, P nodes, T_rs, T_ar, T_ag the times of its parts."
+)
+
+
+def algorithm_tables(width: int, algorithms: Sequence[Algorithm] = ALGORITHMS) -> list[RenderableType]:
+    """Return every algorithm with what it does, its time, its options and its reference, by collective."""
+    parts: list[RenderableType] = []
+    for collective in dict.fromkeys(algorithm.collective for algorithm in algorithms):
+        mine = [algorithm for algorithm in algorithms if algorithm.collective == collective]
+        blocks: list[RenderableType] = [heading(collective)]
+        for algorithm in mine:
+            blocks += _algorithm_block(algorithm)
+        parts += [Text(""), *blocks] if parts else blocks
+    return [*parts, Text(""), caption(_SYMBOLS)]
+
+
+def _algorithm_block(algorithm: Algorithm) -> list[RenderableType]:
+    lines = [f"time: {algorithm.formula}", f"reference: {algorithm.reference}"]
+    lines += [f"option {option_text(option)}" for option in algorithm.options]
+    name = Text.assemble((f"  {algorithm.name}", "bold cyan"), f": {algorithm.summary}")
+    return [name, *(Padding(Text(line), (0, 0, 0, 6), expand=False) for line in lines)]
+
+
+def option_text(option: Any) -> str:
+    """Return an option as text: name, what it is, choices, default."""
+    choices = f"; {' or '.join(option.choices)}" if option.choices else ""
+    return f"{option.name}: {option.summary}{choices}; default {option.default}"
+
+
+def machine_tables(width: int, machines: Sequence[Machine] | None = None) -> list[RenderableType]:
+    """Return every machine with its figures, each with unit and source."""
+    parts = []
+    for machine in list_machines() if machines is None else machines:
+        parts += [[Text.assemble((machine.name, "bold cyan"), f": {machine.summary}"), *_machine_table(machine, width)]]
+    return [part for block in spaced_blocks(parts) for part in block]
+
+
+def spaced_blocks(blocks: Sequence[list[RenderableType]]) -> list[list[RenderableType]]:
+    """Return the blocks with an empty line before each but the first."""
+    return [block if number == 0 else [Text(""), *block] for number, block in enumerate(blocks)]
+
+
+def _machine_table(machine: Machine, width: int) -> list[RenderableType]:
+    sources = dict(machine.sources)
+    rows = [(name, value, _source(place, sources)) for name, value, place in _figures(machine)]
+    table = TextTable(
+        [
+            Column("quantity", [name for name, _, _ in rows], right=False),
+            Column("value", [value for _, value, _ in rows]),
+            Column("source", [source for _, _, source in rows], right=False, wrap_at=90),
+        ]
+    )
+    return fitted(table, width)
+
+
+def _figures(machine: Machine) -> list[tuple[str, str, str]]:
+    """Name, value with unit, and place in the data file of each figure."""
+    device = machine.device
+    found = [("GPUs per node", str(machine.gpus_per_node), "gpus_per_node"), ("GPU", device.name, "device.name")]
+    for dtype, peak in device.peak_flops:
+        found.append((f"peak {dtype}", format_flops_per_second(peak), f"device.peak.{dtype}"))
+    for name, value, show, place in (
+        ("memory", device.memory_bytes, format_bytes, "device.memory"),
+        ("memory bandwidth", device.memory_bandwidth, format_bandwidth, "device.memory_bandwidth"),
+        ("host link", device.host_link_bandwidth, format_bandwidth, "device.host_link_bandwidth"),
+    ):
+        if value is not None:
+            found.append((name, show(value), place))
+    for level, link in (("intra", machine.intra), ("inter", machine.inter)):
+        found.append((f"{level} alpha", format_seconds(link.alpha), f"{level}.alpha"))
+        found.append((f"{level} bandwidth", format_bandwidth(link.bandwidth), f"{level}.bandwidth"))
+    return found
+
+
+def _source(place: str, sources: dict[str, str]) -> str:
+    return sources.get(place, "")

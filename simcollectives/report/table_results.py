@@ -1,0 +1,204 @@
+"""The table of results: times, why they are what they are, and rates."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from rich.text import Text
+
+from simcollectives.report.fastest import same
+from simcollectives.report.rows import Row, common_text, is_option, labels_of, named_text, value_text
+from simcollectives.report.text import NOTHING, Block, Column, Line, TextTable, caption, heading, with_unit
+from simcollectives.units import format_bandwidth, format_bytes, format_seconds
+
+MAX_DETAILED_ROWS = 40
+MAX_POINTS = 60
+LABEL_WIDTH = 36
+
+Point = tuple[tuple[str, Any], ...]
+
+
+def results_blocks(rows: Sequence[Row], *, full: bool = False) -> list[Block]:
+    """Return the rows as tables. Many rows become a table of times, and details at the first and last point.
+
+    ``full`` gives details of every row. Whatever is not shown is named in a caption.
+    """
+    points = _by_point(rows)
+    if full or len(rows) <= MAX_DETAILED_ROWS:
+        return [heading(common_text(rows)), *_details(points), *map(caption, captions(rows))]
+    blocks: list[Block] = [heading(f"Time: {common_text(rows)}")]
+    by_sweep: dict[tuple[str, ...], dict[Point, list[Row]]] = {}
+    for point, some in points.items():
+        by_sweep.setdefault(tuple(key for key, _ in point), {})[point] = some
+    for number, sweep in enumerate(by_sweep.values()):
+        blocks += [*([Text("")] if number else []), *_times(sweep, _varying(points))]
+    ends = {point: points[point] for point in (next(iter(points)), next(reversed(points)))}
+    kept = {point: some[: MAX_DETAILED_ROWS // 2] for point, some in ends.items()}
+    blocks += [heading("\nWhy, at the first and the last point"), *_details(kept), *map(caption, captions(rows))]
+    shown = sum(map(len, kept.values()))
+    return [*blocks, caption(f"details of {shown} of {len(rows)} rows; all are in rows.csv (-o DIR) and in --json")]
+
+
+def _by_point(rows: Sequence[Row]) -> dict[Point, list[Row]]:
+    """Rows grouped by point; options of single algorithms are no part of it, for the label tells them."""
+    found: dict[Point, list[Row]] = {}
+    for row in rows:
+        point = tuple((key, value) for key, value in row["point"].items() if not is_option(key))
+        found.setdefault(point, []).append(row)
+    return found
+
+
+def _details(points: Mapping[Point, Sequence[Row]]) -> list[Block]:
+    """All columns: rows grouped by point, or a row for each point where there is one algorithm."""
+    varying = _varying(points)
+    ordered = [row for some in points.values() for row in some]
+    one_each = all(len(some) == 1 for some in points.values())
+    if len(labels_of(ordered)) == 1 and one_each and varying:
+        names = _point_columns(points, varying)
+        only = labels_of(ordered)[0]
+        table = TextTable([*names, *_columns(ordered, [ordered] * len(ordered))], fixed=len(names))
+        return [caption(only), table]
+    texts: list[str] = []
+    lines: list[Line] = []
+    cells: list[Row | None] = []
+    groups: list[Sequence[Row]] = []
+    for point, some in points.items():
+        if len(points) > 1:
+            texts.append(", ".join(named_text(key, value) for key, value in point if key in varying) or "as given")
+            lines.append(Line("bold", section=True))
+            cells.append(None)
+            groups.append(some)
+        for row in some:
+            texts.append(f"  {row['label']}" if len(points) > 1 else str(row["label"]))
+            lines.append(Line())
+            cells.append(row)
+            groups.append(some)
+    first = Column("algorithm", texts, right=False, wrap_at=LABEL_WIDTH)
+    return [TextTable([first, *_columns(cells, groups)], lines)]
+
+
+def _columns(rows: Sequence[Row | None], groups: Sequence[Sequence[Row]]) -> list[Column]:
+    """The columns after the label; None stands for a row that only names a point."""
+    present = [row for row in rows if row is not None]
+
+    def texts(of: Any) -> list[str]:
+        return ["" if row is None else of(row) for row in rows]
+
+    best = [min(float(row["seconds"]) for row in group) for group in groups]
+    against = ["" if row is None else _times_text(row["seconds"], least) for row, least in zip(rows, best, strict=True)]
+    columns = [with_unit("time", texts(lambda row: format_seconds(row["seconds"])))]
+    if any(len(group) > 1 for group in groups):
+        columns.append(Column("times\nfastest", against))
+    for part in ("latency", "bandwidth", "reduction"):
+        if part != "reduction" or any(row["reduction_seconds"] > 0 for row in present):
+            columns.append(Column(f"{part}\n(%)", texts(partial(_share_text, f"{part}_seconds"))))
+    columns += [
+        Column("limited by", texts(lambda row: str(row["bottleneck"])), right=False),
+        Column("times\nbound", texts(lambda row: _times_text(row["seconds"], row["lower_bound_seconds"]))),
+        Column("rounds", texts(lambda row: str(row["rounds"]))),
+        with_unit("most\nsent", texts(lambda row: format_bytes(row["bytes_sent_max"]))),
+        with_unit("algbw", texts(lambda row: _rate_text(row["algbw"]))),
+        with_unit("busbw", texts(lambda row: _rate_text(row["busbw"]))),
+    ]
+    return columns
+
+
+def _times_text(seconds: float, reference: float) -> str:
+    """How many times a reference, with three digits; "1" for a tie."""
+    if reference <= 0:
+        return "1" if seconds <= 0 else NOTHING
+    ratio = seconds / reference
+    if same(seconds, reference):
+        return "1"
+    return f"{ratio:.3g}" if ratio < 1000 else f"{ratio:.0f}"
+
+
+def _share_text(key: str, row: Row) -> str:
+    """The share of a part in the time, in percent with one decimal."""
+    if row["seconds"] <= 0:
+        return NOTHING
+    share = 100 * row[key] / row["seconds"]
+    return "<0.1" if 0 < share < 0.05 else f"{share:.1f}"
+
+
+def _rate_text(rate: float | None) -> str:
+    return NOTHING if rate is None else format_bandwidth(rate)
+
+
+def _varying(points: Mapping[Point, Sequence[Row]]) -> list[str]:
+    """Keys that tell the points apart, in the order in which they appear."""
+    keys = dict.fromkeys(key for point in points for key, _ in point)
+    return [key for key in keys if len({dict(point).get(key) for point in points}) > 1]
+
+
+def _point_columns(points: Mapping[Point, Sequence[Row]], varying: Sequence[str]) -> list[Column]:
+    columns = []
+    for key in varying:
+        cells = [value_text(key, dict(point)[key]) if key in dict(point) else NOTHING for point in points]
+        columns.append(with_unit(key, cells))
+    return columns
+
+
+def _times(points: Mapping[Point, Sequence[Row]], varying: Sequence[str]) -> list[Block]:
+    """A row for each point, a column for each algorithm; the fastest is marked."""
+    rows = [row for some in points.values() for row in some]
+    shown = dict(points)
+    notes = ["* fastest at this point (several where times are equal)"] if len(labels_of(rows)) > 1 else []
+    if len(points) > MAX_POINTS:
+        step = (len(points) - 1) / (MAX_POINTS - 1)
+        kept = {round(number * step) for number in range(MAX_POINTS)}
+        shown = {point: some for number, (point, some) in enumerate(points.items()) if number in kept}
+        notes.append(f"{len(shown)} of {len(points)} points, evenly chosen; all are in rows.csv (-o DIR) and in --json")
+    keys = [key for key in varying if any(key in dict(point) for point in points)]
+    names = _point_columns(shown, keys)
+    columns = []
+    for label in labels_of(rows):
+        cells = []
+        for some in shown.values():
+            mine = next((row for row in some if row["label"] == label), None)
+            cells.append(NOTHING if mine is None else _marked(mine, some, notes != []))
+        columns.append(Column(label.replace(" (", "\n("), cells))
+    return [TextTable([*names, *columns], fixed=len(names)), *map(caption, notes)]
+
+
+def _marked(row: Row, group: Sequence[Row], mark: bool) -> str:
+    text = format_seconds(row["seconds"])
+    if not mark:
+        return text
+    best = min(float(other["seconds"]) for other in group)
+    return f"{text}{'*' if len(group) > 1 and same(row['seconds'], best) else ' '}"
+
+
+def captions(rows: Sequence[Row]) -> list[str]:
+    """Return what holds of all rows, in sentences: what the columns mean, the engine, what was verified."""
+    found = [
+        "times bound: time over the lower bound, which nothing can beat; %: share of the time; most sent: by one device"
+    ]
+    engines = list(dict.fromkeys(str(row["engine"]) for row in rows))
+    exact = [row for row in rows if row["closed_form_seconds"] is not None]
+    equal = sum(same(row["seconds"], row["closed_form_seconds"]) for row in exact)
+    engine = f"engine: {', '.join(engines)}"
+    if exact:
+        engine += (
+            f"; equal to the closed form in {equal} of the {_count(len(exact), 'row')} that {_has(len(exact))} one"
+        )
+    found.append(engine)
+    verified = sum(row["verified"] is True for row in rows)
+    if verified == len(rows):
+        found.append("verified: every row was executed on arrays, with the right result")
+    else:
+        some = (
+            f"{verified} of {_count(len(rows), 'row')} executed on arrays, with the right result"
+            if verified
+            else ("no row was executed on arrays")
+        )
+        found.append(f"verified: {some} (auto executes up to 64 ranks and 1 MiB; verify: always executes all)")
+    return found
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _has(number: int) -> str:
+    return "has" if number == 1 else "have"

@@ -1,0 +1,207 @@
+"""Tables as text: columns that say their unit once, tables that fit a width, printing without cutting anything."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import IO
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+PLAIN_WIDTH = 120
+"""Columns of output that goes to no terminal."""
+
+_GAP = 2
+_MOST_FOLD, _LEAST_FOLD = 60, 22
+_NUMBER_WITH_UNIT = re.compile(
+    r"(?P<number>[-+]?[0-9][0-9.]*(?:e[-+]?[0-9]+)?) ?(?P<unit>%|x|[A-Za-z]+(?:/[A-Za-z]+)?)"
+)
+_ZERO = re.compile(r"0 [A-Za-z/]+")
+
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: a header of one or more lines, and a text for every row."""
+
+    header: str
+    cells: Sequence[str]
+    right: bool = True
+    style: str = ""
+    wrap_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """How one row looks: ``section`` draws a line before it."""
+
+    style: str = ""
+    section: bool = False
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Columns of equal length; the first ``fixed`` ones are repeated where the table is broken into parts."""
+
+    columns: Sequence[Column]
+    lines: Sequence[Line] = field(default_factory=tuple)
+    fixed: int = 1
+
+
+Block = Text | TextTable
+"""What reports are made of, for the terminal and for a notebook."""
+
+
+def with_unit(header: str, cells: Sequence[str]) -> Column:
+    """Return a column of quantities, with the unit in the header where all have the same.
+
+    >>> with_unit("time", ["5 us", "70.02 us", "-"])
+    Column(header='time\\n(us)', cells=['5', '70.02', '-'], right=True, style='', wrap_at=None)
+    >>> with_unit("time", ["5 us", "1 ms"]).cells
+    ['5 us', '1 ms']
+    """
+    matches = [_NUMBER_WITH_UNIT.fullmatch(cell) for cell in cells]
+    kept = [(cell, match) for cell, match in zip(cells, matches, strict=True) if cell and cell != NOTHING]
+    units = {match["unit"] if match else None for cell, match in kept if not _ZERO.fullmatch(cell)}
+    unit = units.pop() if len(units) == 1 else None
+    if unit is None or unit == "x":
+        return Column(header, list(cells))
+    return Column(
+        f"{header}\n({unit})", [match["number"] if match else cell for cell, match in zip(cells, matches, strict=True)]
+    )
+
+
+def rendered(blocks: Iterable[Block], width: int) -> list[RenderableType]:
+    """Return blocks for a terminal of this width: texts as they are, tables fitted."""
+    found: list[RenderableType] = []
+    for block in blocks:
+        found += fitted(block, width) if isinstance(block, TextTable) else [block]
+    return found
+
+
+def fitted(table: TextTable, width: int) -> list[RenderableType]:
+    """Return a table that is no wider than ``width``: long texts are folded, or columns go below one another."""
+    tries = [_parts(table, width, fold) for fold in range(_MOST_FOLD, _LEAST_FOLD - 1, -2)]
+    parts = min(tries, key=len)
+    return spaced(_rich_table(part, table.lines) for part in parts)
+
+
+def _parts(table: TextTable, width: int, fold: int) -> list[list[Column]]:
+    """Columns that fit side by side, part for part, with texts folded at ``fold`` characters or less."""
+    columns = [
+        column if column.wrap_at is None else replace(column, wrap_at=min(column.wrap_at, fold))
+        for column in table.columns
+    ]
+    fixed = columns[: table.fixed]
+    parts: list[list[Column]] = [list(fixed)]
+    for column in columns[table.fixed :]:
+        used = sum(_width(other) + _GAP for other in parts[-1])
+        if len(parts[-1]) > len(fixed) and used + _width(column) > width:
+            parts.append(list(fixed))
+        parts[-1].append(column)
+    return parts
+
+
+def _width(column: Column) -> int:
+    header = max(len(line) for line in column.header.split("\n"))
+    cells = max((len(line) for cell in column.cells for line in cell.split("\n")), default=0)
+    return max(header, cells if column.wrap_at is None else min(cells, column.wrap_at))
+
+
+def _rich_table(columns: Sequence[Column], lines: Sequence[Line]) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, _GAP - 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold"
+    )
+    for column in columns:
+        table.add_column(
+            Text(column.header),
+            justify="right" if column.right else "left",
+            style=column.style,
+            no_wrap=column.wrap_at is None,
+            overflow="fold",
+            vertical="top",
+            min_width=_width(column),
+            max_width=column.wrap_at,
+        )
+    rows = zip(*(column.cells for column in columns), strict=True)
+    for number, cells in enumerate(rows):
+        line = lines[number] if number < len(lines) else Line()
+        if line.section and number:
+            table.add_section()
+        table.add_row(*(Text(cell) for cell in cells), style=line.style or None)
+    return table
+
+
+def heading(text: str) -> Text:
+    """Return a heading over a table."""
+    return Text(text, style="bold")
+
+
+def caption(text: str) -> Text:
+    """Return a remark below a table."""
+    return Text(text, style="dim")
+
+
+def spaced(parts: Iterable[RenderableType]) -> list[RenderableType]:
+    """Return the parts with an empty line between them."""
+    found: list[RenderableType] = []
+    for part in parts:
+        found += [Text(""), part] if found else [part]
+    return found
+
+
+def make_console(stream: IO[str], width: int | None = None) -> Console:
+    """Return a console for a stream: plain text, wide enough for tables, where the stream is no terminal."""
+    console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False, force_jupyter=False)
+    if width is None and not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    return console
+
+
+def show(renderables: Iterable[RenderableType], stream: IO[str], width: int | None = None) -> None:
+    """Print tables and texts. What is wider than the terminal is not cut but runs on."""
+    console = make_console(stream, width)
+    own = console.width
+    for renderable in renderables:
+        wide = console.options.update(max_width=10_000)
+        console.width = max(own, Measurement.get(console, wide, renderable).minimum)
+        if console.is_terminal:
+            console.print(renderable)
+        else:
+            with console.capture() as captured:
+                console.print(renderable)
+            stream.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+        console.width = own
+
+
+def html(blocks: Iterable[Block]) -> str:
+    """Return blocks as HTML that takes its colours from the page."""
+    return "\n".join(_html_table(block) if isinstance(block, TextTable) else _html_text(block) for block in blocks)
+
+
+def _html_text(text: Text) -> str:
+    tag = "b" if "bold" in str(text.style) or any("bold" in str(span.style) for span in text.spans) else "span"
+    return f'<div style="white-space: pre-wrap"><{tag}>{escape(text.plain)}</{tag}></div>'
+
+
+def _html_table(table: TextTable) -> str:
+    head = "".join(f"<th>{_html_cell(column.header)}</th>" for column in table.columns)
+    body = []
+    for number, cells in enumerate(zip(*(column.cells for column in table.columns), strict=True)):
+        line = table.lines[number] if number < len(table.lines) else Line()
+        tag = "th" if "bold" in line.style else "td"
+        aligned = [
+            f'<{tag} style="text-align: {"right" if column.right else "left"}">{_html_cell(cell)}</{tag}>'
+            for column, cell in zip(table.columns, cells, strict=True)
+        ]
+        body.append(f"<tr>{''.join(aligned)}</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+
+
+def _html_cell(text: str) -> str:
+    return escape(text).replace("\n", "<br>")

@@ -1,0 +1,21 @@
+"""Scenario files: what they may say, loading and checking them, running them.
+
+`load_scenario` and `run_scenario` are the way in; `json_schema` describes the files to editors.
+"""
+
+from simcollectives.scenario.loading import load_scenario
+from simcollectives.scenario.results import Check, MeasuredComparison, ScenarioResult
+from simcollectives.scenario.running import Progress, run_scenario
+from simcollectives.scenario.schema import json_schema
+from simcollectives.scenario.types import Scenario
+
+__all__ = [
+    "Check",
+    "MeasuredComparison",
+    "Progress",
+    "Scenario",
+    "ScenarioResult",
+    "json_schema",
+    "load_scenario",
+    "run_scenario",
+]

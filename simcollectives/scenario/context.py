@@ -1,0 +1,206 @@
+"""Collecting everything that is wrong with a scenario, each problem with its place, line, rule and remedy."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from simcollectives.errors import InputError, Problem, UnitError
+from simcollectives.scenario.places import Path, listing, nearest, place_text, shown, suggestion
+from simcollectives.scenario.yaml_text import Document
+
+MAX_OF_A_KIND = 10
+MAX_PROBLEMS = 100
+
+Result = TypeVar("Result")
+ModelType = TypeVar("ModelType", bound=BaseModel)
+
+EXAMPLES: Mapping[str, str] = {
+    "title": "title: Ring against tree on 8 GPUs",
+    "cluster": "cluster: {devices: 8, link: {alpha: 5 us, bandwidth: 450 GB/s}}",
+    "collective": "collective: {name: all_reduce, algorithms: [ring, tree]}",
+    "name": "name: all_reduce",
+    "algorithms": "algorithms: [ring, tree]",
+    "devices": "devices: 8",
+    "nodes": "nodes: 4",
+    "gpus_per_node": "gpus_per_node: 8",
+    "machine": "machine: dgx-h100",
+    "link": "link: {alpha: 5 us, bandwidth: 450 GB/s}",
+    "alpha": "alpha: 5 us",
+    "bandwidth": "bandwidth: 450 GB/s",
+    "algorithm": "algorithm: ring",
+    "along": "along: message",
+    "set": "set: h100_1n8_aws_p5_allreduce_auto",
+}
+
+
+@dataclass
+class Context:
+    """The document being loaded and the problems found so far."""
+
+    document: Document
+    problems: list[Problem] = field(default_factory=list)
+    unusable: set[Path] = field(default_factory=set)
+
+    def add(self, path: Path, message: str, *, unusable: bool = False) -> None:
+        """Note a problem, unless what stands there is known to be wrong already.
+
+        With ``unusable``, later problems at or below the path are consequences and are left out.
+        """
+        if self.is_unusable(path):
+            return
+        self.problems.append(Problem(place_text(path), message, self.document.line(path)))
+        if unusable:
+            self.unusable.add(path)
+
+    def is_unusable(self, path: Path) -> bool:
+        """Whether the value of a path, or what it stands in, is already reported as wrong."""
+        known = self.unusable | self.document.unusable if self.document.unusable else self.unusable
+        return any(path[:end] in known for end in range(len(path) + 1)) if known else False
+
+    def add_missing(self, key: str) -> None:
+        """Note that a key is missing at the top."""
+        self.add((), f"the key {key} is missing; write {EXAMPLES.get(key, key + ': ...')}")
+
+    def add_error(self, path: Path, error: InputError) -> None:
+        """Note the problems of another error at a path."""
+        for problem in error.problems:
+            self.add(path, problem.message)
+
+    def limited(self, problems: list[tuple[Path, str]], what: str) -> None:
+        """Note at most ten problems of one kind, and how many more there are."""
+        for path, message in problems[:MAX_OF_A_KIND]:
+            self.add(path, message)
+        if len(problems) > MAX_OF_A_KIND:
+            path, _ = problems[MAX_OF_A_KIND]
+            self.add(path, f"{len(problems) - MAX_OF_A_KIND} more {what} with the like problem")
+
+    def take(self, path: Path, read: Callable[[], Result]) -> Result | None:
+        """Return what ``read`` returns; where it raises InputError, note its problems and return None."""
+        try:
+            return read()
+        except InputError as error:
+            self.add_error(path, error)
+        return None
+
+    def quantity(self, path: Path, value: object, parse: Callable[[object], Result]) -> Result | None:
+        """Return a parsed quantity, or note what is wrong with it and return None."""
+        try:
+            return parse(value)
+        except UnitError as error:
+            self.add(path, error.problems[0].message)
+        return None
+
+    def validate(self, path: Path, value: object, model: type[ModelType]) -> ModelType | None:
+        """Return the value as a model, after noting every problem.
+
+        Keys with a problem are left out of the model; it is None where it cannot do without them.
+        """
+        try:
+            return model.model_validate(value)
+        except ValidationError as error:
+            self._add_details(path, error, model)
+            wrong = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
+        rest = {key: one for key, one in value.items() if key not in wrong} if isinstance(value, dict) else value
+        try:
+            return model.model_validate(rest)
+        except ValidationError:
+            return None
+
+    def validate_type(self, path: Path, value: object, annotation: Any) -> Any:
+        """Return the value as a type that is no model, or note every problem and return None."""
+        try:
+            return TypeAdapter(annotation).validate_python(value, strict=True)
+        except ValidationError as error:
+            self._add_details(path, error, None)
+        return None
+
+    def finish(self) -> None:
+        """Raise all problems, in the order of their lines.
+
+        Raises:
+            InputError: there are problems.
+        """
+        found = sorted({*self.document.problems, *self.problems}, key=lambda p: (p.line or 0, p.place, p.message))
+        if len(found) > MAX_PROBLEMS:
+            rest = Problem("", f"{len(found) - MAX_PROBLEMS} more problems; mend these first")
+            found = [*found[:MAX_PROBLEMS], rest]
+        if found:
+            raise InputError(found, self.document.source)
+
+    def _add_details(self, path: Path, error: ValidationError, model: type[BaseModel] | None) -> None:
+        details = error.errors(include_url=False)
+        meant = set()
+        for detail in details:
+            if detail["type"] == "extra_forbidden":
+                known = _known_keys(model, detail["loc"])
+                near = nearest(detail["loc"][-1], known)
+                meant.add((*detail["loc"][:-1], near))
+                self.add((*path, *detail["loc"]), unknown_key(str(detail["loc"][-1]), known), unusable=True)
+        for detail in details:
+            if detail["type"] == "missing" and detail["loc"] in meant:
+                continue  # the misspelt key is reported
+            if detail["type"] != "extra_forbidden":
+                self._add_detail((*path, *detail["loc"]), detail)
+
+    def _add_detail(self, path: Path, detail: ErrorDetails) -> None:
+        if detail["type"] == "missing":
+            key = str(path[-1])
+            self.add(path[:-1], f"the key {key} is missing; write {EXAMPLES.get(key, key + ': ...')}")
+            self.unusable.add(path)
+        else:
+            self.add(path, explain(detail), unusable=True)
+
+
+def unknown_key(key: str, known: list[str]) -> str:
+    """Return what is wrong with a key that nothing knows, and the remedy."""
+    before, colon, _ = key.partition(":")
+    if colon and before in known:
+        return f'unknown key; write a space after the colon: "{before}: ..."'
+    return f"unknown key; {suggestion(key, known, 'known keys')}"
+
+
+def explain(detail: ErrorDetails) -> str:
+    """Return one validation error in this project's words."""
+    kind, given, key = detail["type"], shown(detail["input"]), str(detail["loc"][-1] if detail["loc"] else "")
+    context = detail.get("ctx", {})
+    if kind == "scenario":
+        return str(context["message"])
+    if kind == "string_type":
+        return f"{given} is not text; put it in quotes"
+    if kind == "list_type":
+        return f"{given} is not a list; write [{EXAMPLES.get(key, 'a, b').partition('[')[2].rstrip(']') or 'a, b'}]"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return f"{given} is not a mapping; write {EXAMPLES.get(key, key + ': {key: value}')}"
+    if kind == "literal_error":
+        known = [word.strip("'") for word in str(context["expected"]).replace(" or ", ", ").split(", ")]
+        return f"{given} is unknown; {suggestion(detail['input'], known)}"
+    if kind in ("too_short", "too_long"):
+        rule = f"at least {context['min_length']}" if kind == "too_short" else f"at most {context['max_length']}"
+        return f"{context['actual_length']} entries; write {rule}"
+    if kind == "string_too_short":
+        return f"the text is empty; write {EXAMPLES.get(key, 'a text')}"
+    return f"{given}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+
+
+def _known_keys(model: type[BaseModel] | None, location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys of the model that holds the last entry of a location."""
+    for part in location[:-1]:
+        if isinstance(part, int) or model is None:
+            continue
+        field_ = next((f for name, f in model.model_fields.items() if (f.alias or name) == part), None)
+        model = None if field_ is None else _model_in(field_.annotation)
+    return [] if model is None else [f.alias or name for name, f in model.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model within Optional[...] or list[...]."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inside = (_model_in(argument) for argument in getattr(annotation, "__args__", ()))
+    return next((model for model in inside if model is not None), None)
+
+
+__all__ = ["EXAMPLES", "Context", "explain", "listing", "unknown_key"]

@@ -1,0 +1,139 @@
+"""Evaluating an algorithm of a scenario at a point, each combination once."""
+
+import json
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from simcollectives.algorithms import placement_of
+from simcollectives.engines import Job, Run, make_job, simulate_job, verify_job
+from simcollectives.engines.closed_form import closed_form_parts
+from simcollectives.errors import InputError, Problem
+from simcollectives.scenario.build import build_cluster, message_at, options_at, restricted
+from simcollectives.scenario.keys import METRIC_LEVELS, METRICS, point_text
+from simcollectives.scenario.types import AlgorithmEntry, Point, Scenario
+
+VERIFIED_RANKS = 64
+VERIFIED_BYTES = 1 << 20
+"""``verify: auto`` executes runs up to these."""
+
+
+@dataclass
+class Evaluator:
+    """Runs a scenario's algorithms. ``reasons`` collects which engines ran, and why."""
+
+    scenario: Scenario
+    reasons: dict[str, None] = field(default_factory=dict)
+    _values: dict[Hashable, dict[str, Any]] = field(default_factory=dict)
+    _seconds: dict[Hashable, float] = field(default_factory=dict)
+    _verified: set[Hashable] = field(default_factory=set)
+
+    def row(self, entry: AlgorithmEntry, point: Point) -> dict[str, Any]:
+        """Return one row of the result, executed on arrays where ``verify:`` says so.
+
+        Raises:
+            InputError: the run is too large for its engine.
+            ScheduleError: a bug in a schedule.
+        """
+        mine = restricted(point, entry)
+        job = self._job(entry, mine)
+        values = self._evaluate(entry, mine, job)
+        return {**values, "point": mine, "verified": self._verify(entry, mine, job)}
+
+    def values(self, entry: AlgorithmEntry, point: Point) -> dict[str, Any]:
+        """Return the metrics of one run, and what describes it. Raises as `row` does."""
+        mine = restricted(point, entry)
+        key = _key(entry, mine)
+        return self._values[key] if key in self._values else self._evaluate(entry, mine, self._job(entry, mine))
+
+    def seconds(self, entry: AlgorithmEntry, point: Point) -> float:
+        """Return the time of one run; with engine auto by the closed form where that is exact, and so the same."""
+        mine = restricted(point, entry)
+        key = _key(entry, mine)
+        if key in self._values:
+            return float(self._values[key]["seconds"])
+        if key not in self._seconds:
+            job = self._job(entry, mine)
+            parts = closed_form_parts(job) if self.scenario.engine == "auto" else None
+            self._seconds[key] = self._simulate(entry, mine, job).seconds if parts is None else parts.seconds
+        return self._seconds[key]
+
+    def run(self, entry: AlgorithmEntry, point: Point) -> Run:
+        """Return one run with its timeline. Raises as `row` does."""
+        mine = restricted(point, entry)
+        return self._simulate(entry, mine, self._job(entry, mine), timeline=True)
+
+    def _job(self, entry: AlgorithmEntry, point: Point) -> Job:
+        collective = self.scenario.collective
+        try:
+            cluster = build_cluster(self.scenario.cluster, point)
+            options = options_at(collective, entry, point)
+            return make_job(
+                collective.name, entry.name, cluster, message_at(collective, point), options, collective.dtype
+            )
+        except (InputError, MemoryError) as error:
+            raise self._placed(error, entry, point) from error
+
+    def _evaluate(self, entry: AlgorithmEntry, point: Point, job: Job) -> dict[str, Any]:
+        key = _key(entry, point)
+        if key not in self._values:
+            run = self._simulate(entry, point, job)
+            self.reasons[f"engine {run.engine} ({run.engine_reason})"] = None
+            self._values[key] = _values_of(run)
+        return self._values[key]
+
+    def _simulate(self, entry: AlgorithmEntry, point: Point, job: Job, *, timeline: bool = False) -> Run:
+        try:
+            return simulate_job(job, self.scenario.engine, timeline)
+        except (InputError, MemoryError) as error:
+            raise self._placed(error, entry, point) from error
+
+    def _verify(self, entry: AlgorithmEntry, point: Point, job: Job) -> bool | None:
+        """Execute a run on arrays: True where the answer is right, None where it is not executed."""
+        small = job.schedule.world_size <= VERIFIED_RANKS and job.message_bytes <= VERIFIED_BYTES
+        if self.scenario.verify == "never" or (self.scenario.verify == "auto" and not small):
+            return None
+        placement = placement_of(job.cluster)
+        groups = (placement.groups.shape, placement.groups.tobytes(), placement.flat)
+        key = (job.algorithm.name, _options_text(job.options), groups, job.layout.elements, job.dtype)
+        if key not in self._verified:
+            try:
+                verify_job(job)
+            except (InputError, MemoryError) as error:
+                raise self._placed(error, entry, point) from error
+            self._verified.add(key)
+        return True
+
+    def _placed(self, error: InputError | MemoryError, entry: AlgorithmEntry, point: Point) -> InputError:
+        """Return an error that says which entry and point it is about."""
+        where = f"at {point_text(point)}: " if point else ""
+        too_large = "the memory of this machine is too small for it; take fewer devices or a smaller message"
+        messages = [problem.message for problem in error.problems] if isinstance(error, InputError) else [too_large]
+        problems = [Problem(entry.place, f"{where}{message}", entry.line) for message in messages]
+        return InputError(problems, self.scenario.file)
+
+
+def _key(entry: AlgorithmEntry, point: Point) -> Hashable:
+    return entry.label, frozenset(point.items())
+
+
+def _options_text(options: Any) -> str:
+    return json.dumps(options, sort_keys=True, default=str)
+
+
+def _metric(run: Run, name: str) -> Any:
+    return run.bytes_sent_max_on(METRIC_LEVELS[name]) if name in METRIC_LEVELS else getattr(run, name)
+
+
+def _values_of(run: Run) -> dict[str, Any]:
+    return {
+        "collective": run.collective,
+        "algorithm": run.algorithm,
+        "options": dict(run.options),
+        "label": run.label,
+        "world_size": run.world_size,
+        "message_bytes": run.message_bytes,
+        "bottleneck": run.bottleneck,
+        "engine": run.engine,
+        **{name: _metric(run, name) for name in METRICS},
+    }

@@ -1,0 +1,88 @@
+"""Whether an algorithm of a scenario runs at a point, found out before anything is run."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from simcollectives.algorithms import check_fits, find_algorithm
+from simcollectives.cluster import Cluster
+from simcollectives.engines import DTYPES, check_engine, closed_form, make_job
+from simcollectives.engines.data import MAX_HELD_BYTES
+from simcollectives.engines.job import count_elements
+from simcollectives.errors import InputError
+from simcollectives.scenario.build import build_cluster, message_at, options_at, restricted
+from simcollectives.scenario.keys import point_text
+from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, CollectiveSettings, Point
+from simcollectives.units import format_bytes
+
+_QUICK_WORLD_SIZE = 1024  # up to here a schedule is made to count its messages
+
+
+@dataclass
+class Fits:
+    """Answers, each thought out once, for the sections of one scenario."""
+
+    cluster: ClusterSettings
+    collective: CollectiveSettings
+    engine: str = "auto"
+    verify: str = "auto"
+    _clusters: dict[Hashable, Cluster | str] = field(default_factory=dict)
+    _reasons: dict[Hashable, str | None] = field(default_factory=dict)
+
+    def reason(self, entry: AlgorithmEntry, point: Point) -> str | None:
+        """Return why an algorithm does not run at a point, or None where it does."""
+        mine = restricted(point, entry)
+        try:
+            message = message_at(self.collective, mine)
+            count_elements(message, self.collective.dtype)
+        except InputError as error:
+            return _text(error)
+        placed = {name: value for name, value in mine.items() if name != "message"}
+        key = frozenset(placed.items())
+        cluster = self._cluster(key, mine)
+        if isinstance(cluster, str):
+            return _at(placed, cluster)
+        exact = message if self.engine == "closed_form" else None
+        cached = (entry.label, key, exact)
+        if cached not in self._reasons:
+            self._reasons[cached] = self._job_reason(entry, mine, cluster, message)
+        if (reason := self._reasons[cached]) is not None:
+            return _at(placed if exact is None else mine, reason)
+        reason = self._memory_reason(cluster, message)
+        return None if reason is None else _at(mine, reason)
+
+    def _cluster(self, key: Hashable, point: Point) -> Cluster | str:
+        if key not in self._clusters:
+            try:
+                self._clusters[key] = build_cluster(self.cluster, point)
+            except InputError as error:
+                self._clusters[key] = _text(error)
+        return self._clusters[key]
+
+    def _job_reason(self, entry: AlgorithmEntry, point: Point, cluster: Cluster, message: int) -> str | None:
+        name, dtype = self.collective.name, self.collective.dtype
+        try:
+            options: dict[str, Any] = options_at(self.collective, entry, point)
+            check_fits(find_algorithm(name, entry.name), cluster, options)
+            if self.engine == "closed_form":
+                closed_form(name, entry.name, cluster, message, options, dtype)
+            elif cluster.world_size <= _QUICK_WORLD_SIZE:
+                check_engine(make_job(name, entry.name, cluster, DTYPES[dtype], options, dtype), self.engine)
+        except InputError as error:
+            return _text(error)
+        return None
+
+    def _memory_reason(self, cluster: Cluster, message: int) -> str | None:
+        held = 3 * cluster.world_size * message
+        if self.verify != "always" or held <= MAX_HELD_BYTES:
+            return None
+        rule = f"executing needs {format_bytes(held)}, at most {format_bytes(MAX_HELD_BYTES)} are taken"
+        return f"{rule}; write verify: auto, or a smaller message"
+
+
+def _at(point: Point, reason: str) -> str:
+    return f"at {point_text(point)}: {reason}" if point else reason
+
+
+def _text(error: InputError) -> str:
+    return "; ".join(problem.message for problem in error.problems)

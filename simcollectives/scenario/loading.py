@@ -1,0 +1,193 @@
+"""Loading a scenario file: everything that is wrong with it is found before anything is run."""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from simcollectives.errors import InputError
+from simcollectives.scenario.context import EXAMPLES, Context, unknown_key
+from simcollectives.scenario.fits import Fits
+from simcollectives.scenario.load_cluster import load_cluster
+from simcollectives.scenario.load_collective import load_collective
+from simcollectives.scenario.load_expect import load_expectations
+from simcollectives.scenario.load_extras import load_contributions, load_measured, load_timelines
+from simcollectives.scenario.load_points import Namer
+from simcollectives.scenario.load_sweeps import load_sweeps
+from simcollectives.scenario.places import Path, nearest
+from simcollectives.scenario.point_keys import KeyTable
+from simcollectives.scenario.points import sweep_points
+from simcollectives.scenario.schema import ScenarioModel
+from simcollectives.scenario.types import (
+    EMPTY,
+    ClusterSettings,
+    CollectiveSettings,
+    Scenario,
+    Sweep,
+    Verify,
+)
+from simcollectives.scenario.yaml_text import Document, read_document
+
+__all__ = ["load_document", "load_scenario"]
+
+
+def load_scenario(path: str | os.PathLike[str]) -> Scenario:
+    """Load a scenario file.
+
+    Raises:
+        InputError: the file cannot be read or is not a valid scenario; all problems at once, with lines.
+    """
+    return load_document(read_document(path))
+
+
+def load_document(document: Document) -> Scenario:
+    """Load a scenario that is already read from YAML; relative paths in it start at the folder of its ``source``.
+
+    Raises:
+        InputError: it is not a valid scenario; all problems at once, with lines.
+    """
+    context = Context(document)
+    data = document.data
+    _check_keys(context, data)
+    _check_empty(context, (), data)
+    scenario = _load(context, data)
+    context.finish()
+    if scenario is None:
+        raise InputError("the scenario is not valid", document.source)
+    return scenario
+
+
+def _check_keys(context: Context, data: dict[str, Any]) -> None:
+    known = list(ScenarioModel.model_fields)
+    meant = {nearest(key, known) for key in data if key not in known}
+    for key in data:
+        if key == "training":
+            context.add((key,), "training scenarios are not supported yet; simulate a collective", unusable=True)
+        elif key not in known:
+            context.add((key,), unknown_key(key, known), unusable=True)
+    for name, field in ScenarioModel.model_fields.items():
+        unread = name in meant or (name == "collective" and "training" in data)
+        if field.is_required() and name not in data and not unread:
+            context.add_missing(name)
+
+
+def _check_empty(context: Context, path: Path, value: Any) -> None:
+    """Note every key and item without a value: nowhere does null mean anything."""
+    if value is None:
+        key = str(path[-1])
+        hint = " (is a space missing after the colon?)" if ":" in key else ""
+        context.add(path, f"no value stands here; write one, or leave it out{hint}", unusable=True)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            _check_empty(context, (*path, key), inner)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            _check_empty(context, (*path, index), inner)
+
+
+def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
+    texts = {key: _text(context, data, key) for key in ("title", "description")}
+    engine, verify = (_word(context, data, key) for key in ("engine", "verify"))
+    cluster = load_cluster(context, data["cluster"]) if "cluster" in data else None
+    collective = load_collective(context, data["collective"]) if "collective" in data else None
+    table = KeyTable(cluster, collective)
+    sweeps = load_sweeps(context, data["sweep"], table) if "sweep" in data else ()
+    namer = _namer(context, data, cluster, collective, sweeps, (engine, verify))
+    expectations = load_expectations(context, data["expect"], namer) if "expect" in data else ()
+    measured = load_measured(context, data["measured"], namer) if "measured" in data else None
+    timelines = load_timelines(context, data["timeline"], namer) if "timeline" in data else ()
+    contributions = load_contributions(context, data["contributions"], namer) if "contributions" in data else None
+    if namer is None or namer.cluster is None or texts["title"] is None:
+        return None
+    return Scenario(
+        file=context.document.source,
+        title=texts["title"],
+        description=texts["description"],
+        cluster=namer.cluster,
+        collective=namer.collective,
+        sweeps=tuple(namer.sweeps),
+        engine=engine,
+        verify=verify,
+        expectations=expectations,
+        measured=measured,
+        timelines=timelines,
+        contributions=contributions,
+    )
+
+
+def _text(context: Context, data: dict[str, Any], key: str) -> str | None:
+    if key not in data or context.is_unusable((key,)):
+        return None
+    text = context.validate_type((key,), data[key], str)
+    if text is not None and not text.strip():
+        context.add((key,), f"the text is empty; write {EXAMPLES.get(key, 'one, or leave the key out')}")
+    return None if text is None else str(text)
+
+
+def _word(context: Context, data: dict[str, Any], key: str) -> Any:
+    """Return one of the words that a key takes, or its default."""
+    field = ScenarioModel.model_fields[key]
+    if key not in data or context.is_unusable((key,)):
+        return field.default
+    word = context.validate_type((key,), data[key], field.annotation)
+    return field.default if word is None else word
+
+
+def _namer(
+    context: Context,
+    data: dict[str, Any],
+    cluster: ClusterSettings | None,
+    collective: CollectiveSettings | None,
+    sweeps: tuple[Sweep, ...] | None,
+    engine_verify: tuple[str, Verify],
+) -> Namer | None:
+    """Return what resolves names, after checking that every algorithm runs at every point."""
+    if collective is None:
+        return None
+    written = data["collective"]
+    whole = len(collective.algorithms) == len(written["algorithms"])
+    if cluster is None or sweeps is None:
+        return Namer(context, cluster, collective, sweeps or (), None, whole)
+    fits = Fits(cluster, collective, *engine_verify)
+    namer = Namer(context, cluster, collective, sweeps, fits, whole)
+    if collective.message_bytes is None and "message" in written:
+        return replace(namer, fits=None)  # the message is reported already
+    if not _messages_are_given(context, namer):
+        return replace(namer, fits=None)
+    _check_points(context, namer, fits)
+    return namer
+
+
+def _messages_are_given(context: Context, namer: Namer) -> bool:
+    """Whether every point has a message; a problem for each sweep without."""
+    if namer.collective.message_bytes is not None:
+        return True
+    if not namer.sweeps:
+        context.add(("collective",), "no message is given; write message: 1 MiB here, or sweep it")
+        return False
+    lacking = [index for index, sweep in enumerate(namer.sweeps) if "message" not in sweep.values]
+    for index in lacking:
+        context.add(
+            _sweep_path(namer, index), "no message is given; sweep it here, or write message: under collective:"
+        )
+    return not lacking
+
+
+def _sweep_path(namer: Namer, index: int) -> Path:
+    several = isinstance(namer.context.document.data.get("sweep"), list)
+    return ("sweep", index) if several else ("sweep",)
+
+
+def _check_points(context: Context, namer: Namer, fits: Fits) -> None:
+    """Note every algorithm that does not run at a point; at most ten problems of each kind."""
+    collective = namer.collective
+    if not namer.sweeps:
+        for index, entry in enumerate(collective.algorithms):
+            reason = fits.reason(entry, EMPTY)
+            if reason is not None:
+                rooted = collective.root is not None and "unreachable" in reason
+                path: Path = ("collective", "root") if rooted else ("collective", "algorithms", index)
+                context.add(path, reason.rpartition(": ")[2] if rooted else reason)
+    for index, sweep in enumerate(namer.sweeps):
+        found = (fits.reason(entry, point) for point in sweep_points([sweep]) for entry in collective.algorithms)
+        path = _sweep_path(namer, index)
+        context.limited([(path, reason) for reason in dict.fromkeys(found) if reason is not None], "points")

@@ -1,0 +1,111 @@
+"""What running a scenario gives: rows, checks, timelines, a comparison with measurements."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simcollectives.engines import Timeline
+from simcollectives.measured import Fit, MeasuredSweep
+from simcollectives.scenario.types import Scenario
+
+Row = Mapping[str, Any]
+
+ROW_KEYS = (
+    "collective",
+    "algorithm",
+    "options",
+    "label",
+    "point",
+    "world_size",
+    "message_bytes",
+    "seconds",
+    "latency_seconds",
+    "bandwidth_seconds",
+    "reduction_seconds",
+    "lower_bound_seconds",
+    "bottleneck",
+    "engine",
+    "closed_form_seconds",
+    "rounds",
+    "bytes_sent_max",
+    "bytes_sent_max_intra",
+    "bytes_sent_max_inter",
+    "bytes_sent_total",
+    "algbw",
+    "busbw",
+    "verified",
+)
+"""The keys of a row, in order: SI units, ``point`` holds the swept quantities, ``verified`` is True or None.
+
+What has no value is None: ``bytes_sent_max_inter`` where no links are between nodes, rates where the time is zero.
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The outcome of one expectation.
+
+    ``text`` is the expectation as written, ``value`` what was found (SI; a list for an order, or where a crossover is
+    not single; None where there is no such number), ``bound`` what it had to satisfy, ``message`` both in words.
+    """
+
+    text: str
+    line: int | None
+    passed: bool
+    value: float | int | tuple[float | int | None, ...] | None
+    bound: str
+    message: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the check as ``--json`` prints it."""
+        value = list(self.value) if isinstance(self.value, tuple) else self.value
+        return {
+            "expect": self.text,
+            "line": self.line,
+            "passed": self.passed,
+            "value": value,
+            "message": self.message,
+        }
+
+
+@dataclass(frozen=True)
+class MeasuredComparison:
+    """Measured times beside predictions of one algorithm: ``fit`` holds both, before and after fitting the link."""
+
+    sweep: MeasuredSweep
+    label: str
+    fit: Fit
+
+
+@dataclass(frozen=True)
+class ScenarioResult:
+    """A scenario that was run.
+
+    ``rows`` have the keys `ROW_KEYS`. ``notes`` say which engine ran and why. ``timelines`` are pairs of a label and a
+    timeline, ``contributions`` are texts. ``interrupted`` tells that the rows and checks are only those finished.
+    """
+
+    scenario: Scenario
+    rows: tuple[Row, ...]
+    checks: tuple[Check, ...] = ()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    timelines: tuple[tuple[str, Timeline], ...] = ()
+    measured: MeasuredComparison | None = None
+    contributions: tuple[str, ...] = ()
+    interrupted: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether no expectation failed."""
+        return all(check.passed for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of this scenario in what ``--json`` prints."""
+        return {
+            "file": self.scenario.file,
+            "title": self.scenario.title,
+            "rows": [dict(row) for row in self.rows],
+            "checks": [check.to_json() for check in self.checks],
+            "warnings": list(self.warnings),
+        }
