@@ -1,11 +1,11 @@
-"""Engines evaluate schedules: event (SimPy), lockstep, closed_form; data moves real arrays."""
+"""Engines evaluate schedules: event (SimPy), vectorized (NumPy), lockstep, closed_form; data moves real arrays."""
 
 from simcollectives.engines.closed_form import closed_form
 from simcollectives.engines.contributions import contributions
 from simcollectives.engines.data import execute, verify, verify_job
 from simcollectives.engines.job import DTYPES, Job, make_job
 from simcollectives.engines.run import Parts, Run, Timeline
-from simcollectives.engines.simulate import ENGINES, check_engine, simulate, simulate_job
+from simcollectives.engines.simulate import ENGINES, check_engine, choose_engine, simulate, simulate_job
 
 __all__ = [
     "DTYPES",
@@ -15,6 +15,7 @@ __all__ = [
     "Run",
     "Timeline",
     "check_engine",
+    "choose_engine",
     "closed_form",
     "contributions",
     "execute",

@@ -228,9 +228,13 @@ def _expected(job: Job, inputs: Sequence[Array]) -> _Expected:
     for array in inputs:
         total += array
         size += np.abs(array)
-    exactness = 1 if np.finfo(wide).eps < np.finfo(dtype).eps else 2
-    bound = exactness * max(len(inputs) - 1, 0) * float(np.finfo(dtype).eps) * size
+    exactness = 1 if _epsilon(wide) < _epsilon(dtype) else 2
+    bound = exactness * max(len(inputs) - 1, 0) * _epsilon(dtype) * size
     return _Expected(total[None, :], bound[None, :], by_part)
+
+
+def _epsilon(dtype: Any) -> float:
+    return float(np.finfo(dtype).eps)
 
 
 def _compare(job: Job, rank: int, output: Array, expected: _Expected, mine: slice) -> None:

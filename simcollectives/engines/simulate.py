@@ -9,13 +9,19 @@ from simcollectives.engines.event import event
 from simcollectives.engines.job import Job, count_bytes_sent, make_job
 from simcollectives.engines.lockstep import lockstep
 from simcollectives.engines.run import Parts, Run, Timeline
+from simcollectives.engines.vectorized import refusal, vectorized
 from simcollectives.errors import InputError, Problem
 from simcollectives.schedule.types import IntArray
 
 Outcome = tuple[Parts, float, IntArray, Timeline | None]
 
-MAX_EVENT_MESSAGES = 100_000_000
-MAX_WALKED_MESSAGES = 5_000_000_000
+MAX_MESSAGES = {
+    "event": 100_000_000,
+    "vectorized": 1_000_000_000_000,
+    "lockstep": 5_000_000_000,
+    "closed_form": 5_000_000_000,
+}
+"""What an engine is asked for at most: about ten minutes of work."""
 
 
 def _by_event(job: Job, record: bool) -> Outcome:
@@ -32,19 +38,32 @@ def _by_closed_form(job: Job, _record: bool) -> Outcome:
     return parts, parts.seconds, count_bytes_sent(job), None
 
 
+def _by_vectorized(job: Job, _record: bool) -> Outcome:
+    reason = refusal(job)
+    if reason:
+        raise InputError([Problem("engine", f"{job.label} is not exact in vectorized: {reason}; use engine event")])
+    return *vectorized(job), None
+
+
 _ENGINES: Mapping[str, Callable[[Job, bool], Outcome]] = {
     "event": _by_event,
+    "vectorized": _by_vectorized,
     "lockstep": _by_lockstep,
     "closed_form": _by_closed_form,
 }
 ENGINES = ("auto", *_ENGINES)
 
-_REASONS = {
-    "auto": "auto: event, which is exact on every cluster",
-    "event": "asked for",
-    "lockstep": "asked for: rounds are global barriers",
-    "closed_form": "asked for",
-}
+
+def choose_engine(job: Job, engine: str, timeline: bool = False) -> tuple[str, str]:
+    """Return the engine that will run, decided before it does, and why."""
+    if engine != "auto":
+        return engine, "asked for"
+    if timeline:
+        return "event", "auto: a timeline is recorded"
+    reason = refusal(job)
+    if reason:
+        return "event", f"auto: {reason}"
+    return "vectorized", "auto: exact, since no message waits for another on a port"
 
 
 def simulate(
@@ -60,7 +79,7 @@ def simulate(
     """Time one collective and say why.
 
     ``message_bytes`` is the larger of a rank's input and output buffer, a whole number of ``dtype`` elements.
-    ``engine`` is auto, event, lockstep or closed_form. ``timeline`` records every transfer (event engine).
+    ``engine`` is auto, event, vectorized, lockstep or closed_form. ``timeline`` records every transfer (event engine).
 
     Raises:
         InputError: the question is not valid, or too large for the engine; all errors at once.
@@ -74,7 +93,7 @@ def simulate(
 def simulate_job(job: Job, engine: str = "auto", timeline: bool = False) -> Run:
     """As ``simulate``, for a job."""
     check_engine(job, engine, timeline)
-    chosen = "event" if engine == "auto" else engine
+    chosen, why = choose_engine(job, engine, timeline)
     parts, seconds, sent, recorded = _ENGINES[chosen](job, timeline)
     latency = sum(parts.latency)
     exact = closed_form_parts(job)
@@ -92,7 +111,7 @@ def simulate_job(job: Job, engine: str = "auto", timeline: bool = False) -> Run:
         reduction_seconds=parts.reduction,
         bottleneck=parts.bottleneck,
         engine=chosen,
-        engine_reason=_REASONS[engine],
+        engine_reason=why,
         rounds=job.schedule.rounds,
         bytes_sent_by_level=sent,
         lower_bound_seconds=job.lower_bound_seconds,
@@ -109,12 +128,13 @@ def check_engine(job: Job, engine: str, timeline: bool = False) -> None:
     """
     if engine not in ENGINES:
         raise InputError([Problem("engine", f"{engine!r} is not an engine; write one of: {', '.join(ENGINES)}")])
-    played = engine in ("auto", "event")
-    if timeline and not played:
-        raise InputError([Problem("engine", f"{engine} has no timeline; use engine event")])
-    messages = job.messages_at_most
-    if messages > (MAX_EVENT_MESSAGES if played else MAX_WALKED_MESSAGES):
-        remedy = "use engine lockstep or closed_form" if played else "take fewer devices"
+    chosen, _ = choose_engine(job, engine, timeline)
+    if timeline and chosen != "event":
+        raise InputError([Problem("engine", f"{chosen} has no timeline; use engine event")])
+    messages, most = job.messages_at_most, MAX_MESSAGES[chosen]
+    if messages > most:
+        others = " or ".join(name for name, limit in MAX_MESSAGES.items() if limit >= messages and name != chosen)
+        remedy = f"use engine {others}" if others else "take fewer devices"
         raise InputError(
-            [Problem("engine", f"{job.label} sends up to {messages:,} messages, too many for {engine}; {remedy}")]
+            [Problem("engine", f"{job.label} sends up to {messages:,} messages, too many for {chosen}; {remedy}")]
         )
