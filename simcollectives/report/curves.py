@@ -1,6 +1,7 @@
 """Rows as curves: what is drawn against a message size, a world size or any other swept key, and what is left out."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +23,7 @@ MAX_ALGORITHMS = 20
 _ALIKE = 1e-6  # relative; far below what a line's width shows
 
 Rest = tuple[tuple[str, Any], ...]
+Path = tuple[list[float], list[float]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ def picture(rows: Sequence[Row], key: str, metric: str = "seconds", *, log: bool
         reason = "the axes have no zero" if log else "no value"
         notes.append(f"not drawn ({reason}): {_some(_dropped_texts(dropped, found, key))}")
     curves, fixed, sliced = _slice(found)
-    flat = [_level_curve(row, curves, metric, numbers) for row in level if _matches(row, curves)] if curves else []
+    alike = {row["label"]: row for row in level if curves and _matches(row, curves)}
+    flat = [_level_curve(row, curves, metric, numbers) for row in alike.values()]
     curves = [*curves, *(curve for curve in flat if curve is not None)]
     notes += sliced
     if len(curves) > MAX_ALGORITHMS:
@@ -249,7 +252,7 @@ def crossings_of(picture: Picture) -> tuple[Crossing, ...]:
     Those are messages, latencies and gamma, and the reciprocal of a bandwidth. Curves are compared at the
     points that all have.
     """
-    forward, back = _straight(picture.key)
+    forward, back = straight(picture.key)
     if forward is None or back is None:
         return ()
     found = []
@@ -263,9 +266,31 @@ def crossings_of(picture: Picture) -> tuple[Crossing, ...]:
     return tuple(found)
 
 
-def _straight(key: str) -> tuple[Any, Any]:
+def straight(key: str) -> tuple[Callable[[float], float] | None, Callable[[float], float] | None]:
+    """Return what a time depends on as a straight line, as a function of a key's values, and the way back; or None."""
     if key.endswith(".bandwidth"):
         return (lambda x: -1 / x), (lambda x: -1 / x)
     if key in ("message", "gamma") or key.endswith((".alpha", ".overhead")):
         return float, float
     return None, None
+
+
+def filled(key: str, x: Sequence[float], y: Sequence[float], *, is_time: bool, steps: int = 16) -> Path:
+    """Return a curve with points between its points, where a time is a straight line between neighbours.
+
+    On logarithmic axes such a line is bent; drawn straight it would cross others where the times do not.
+    """
+    forward, back = straight(key)
+    if forward is None or back is None or (not is_time and key != "message"):
+        return list(x), list(y)
+    times = list(y) if is_time else [a / b for a, b in zip(x, y, strict=True)]
+    xs, ys = list(x[:1]), list(y[:1])
+    for (a, b), (start, end) in zip(itertools.pairwise(x), itertools.pairwise(times), strict=True):
+        for step in range(1, steps):
+            at = a * (b / a) ** (step / steps) if a > 0 else a + (b - a) * step / steps
+            time = start + (end - start) * (forward(at) - forward(a)) / (forward(b) - forward(a))
+            xs.append(at)
+            ys.append(time if is_time else at / time)
+        xs.append(b)
+        ys.append(end if is_time else b / end)
+    return xs, ys

@@ -34,9 +34,14 @@ _PARTS = (
 _LABEL_CHARACTERS = 32
 
 
-def bar_height(rows: int) -> float:
-    """Inches of a figure with this many bars."""
-    return 1.5 + 0.36 * rows
+def bar_height(rows: Sequence[Row]) -> float:
+    """Inches of a figure with a bar for each of these rows."""
+    lines = max(_bar_label(row).count("\n") + 1 for row in rows)
+    return 1.5 + max(0.36, 0.1 + 0.17 * lines) * min(len(rows), MAX_ALGORITHMS)
+
+
+def _bar_label(row: Row) -> str:
+    return wrapped(str(row["label"]), _LABEL_CHARACTERS)
 
 
 def largest_point(rows: Sequence[Row]) -> tuple[list[Row], str]:
@@ -133,7 +138,7 @@ def _finish(
     largest: float,
 ) -> None:
     """Name the bars, write the texts after their ends, and make the axis long enough for them."""
-    axes.set_yticks(range(len(rows)), labels=[wrapped(str(row["label"]), _LABEL_CHARACTERS) for row in rows])
+    axes.set_yticks(range(len(rows)), labels=[_bar_label(row) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(name)

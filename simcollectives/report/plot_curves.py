@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from simcollectives.metrics import busbw
 from simcollectives.report.crossing_marks import CROSSING_STYLE, mark_crossings
-from simcollectives.report.curves import Curve, Picture, crossings_of, picture
+from simcollectives.report.curves import Curve, Picture, crossings_of, filled, picture
 from simcollectives.report.fastest import Crossing
 from simcollectives.report.rows import Row, is_number, value_text
 from simcollectives.report.style import (
     GREY,
+    NOTE_CHARACTERS,
     TEXT_SIZE,
     decade_ticks,
     dress,
@@ -23,6 +24,7 @@ from simcollectives.report.style import (
     plain,
     set_ticks,
     thinned,
+    wrapped,
 )
 from simcollectives.units import format_bandwidth, format_bytes, format_seconds
 
@@ -63,8 +65,8 @@ def draw_curves(axes: "Axes", rows: Sequence[Row], key: str, metric: str) -> tup
         return drawn, ()
     categories = categories_of(drawn.curves)
     for curve in drawn.curves:
-        _draw_curve(axes, curve, categories)
-    low_bound = _draw_bound(axes, drawn.curves, categories, what)
+        _draw_curve(axes, curve, key, categories, what)
+    low_bound = _draw_bound(axes, drawn.curves, key, categories, what)
     _set_x_axis(axes, key, drawn.curves, categories)
     values = [y for curve in drawn.curves for y in curve.y] + low_bound
     axes.set_yscale("log")
@@ -93,7 +95,7 @@ def finish_curves(axes: "Axes", drawn: Picture, found: Sequence[Crossing], metri
         if left_out:
             notes.append(f"{left_out} more crossings marked without a label")
     if notes:
-        axes.set_xlabel("\n".join([axes.get_xlabel(), *(plain(note) for note in notes)]))
+        axes.set_xlabel("\n".join([axes.get_xlabel(), *(wrapped(note, NOTE_CHARACTERS) for note in notes)]))
 
 
 def _bandwidth_crossings(rows: Sequence[Row], key: str, metric: str) -> tuple[Crossing, ...]:
@@ -126,21 +128,27 @@ def _positions(values: Sequence[Any], categories: list[Any] | None) -> list[floa
     return [float(x) if categories is None else float(categories.index(x)) for x in values]
 
 
-def _draw_curve(axes: "Axes", curve: Curve, categories: list[Any] | None) -> None:
+def _draw_curve(axes: "Axes", curve: Curve, key: str, categories: list[Any] | None, what: Metric) -> None:
     style = line_style(curve.number)
+    points = _positions(curve.x, categories)
+    x, y = filled(key, points, curve.y, is_time=what.key == "seconds")
+    marked = len(points) <= _MARKED_POINTS and not curve.level
     axes.plot(
-        _positions(curve.x, categories),
-        curve.y,
+        x,
+        y,
         color=style.color,
         linestyle=":" if curve.level else style.linestyle,
-        marker=style.marker if len(curve.x) <= _MARKED_POINTS and not curve.level else None,
+        marker=style.marker if marked else None,
+        markevery=max(1, (len(x) - 1) // max(1, len(points) - 1)),
         markersize=4.5,
         linewidth=1.6,
         label=plain(curve.label),
     )
 
 
-def _draw_bound(axes: "Axes", curves: Sequence[Curve], categories: list[Any] | None, what: Metric) -> list[float]:
+def _draw_bound(
+    axes: "Axes", curves: Sequence[Curve], key: str, categories: list[Any] | None, what: Metric
+) -> list[float]:
     """Draw the bound for each group of curves; returns its values, where the axis can show them."""
     shown: list[float] = []
     best = min if what.key == "seconds" else max
@@ -152,9 +160,9 @@ def _draw_bound(axes: "Axes", curves: Sequence[Curve], categories: list[Any] | N
         points = [(x, best(bounds)) for x, bounds in at.items() if best(bounds) > 0]
         points.sort(key=lambda point: _positions([point[0]], categories)[0])
         shown += [bound for _, bound in points]
+        at_points = _positions([x for x, _ in points], categories)
         axes.plot(
-            _positions([x for x, _ in points], categories),
-            [bound for _, bound in points],
+            *filled(key, at_points, [bound for _, bound in points], is_time=what.key == "seconds"),
             color=GREY,
             linewidth=0.9,
             linestyle=(0, (6, 4)),
@@ -181,7 +189,7 @@ def set_number_axis(axes: "Axes", key: str, values: Sequence[float]) -> None:
     logarithmic = key == "message" or (low > 0 and high / low >= 6 and not _evenly_spaced(values))
     if logarithmic:
         axes.set_xscale("log")
-        axes.set_xlim(*log_limits(values, pad=0.03))
+        axes.set_xlim(*log_limits(values, pad=0.03, least=1.0))
         ticks = _log_ticks(key, values)
     else:
         pad = 0.04 * (high - low) or max(abs(high), 1.0) / 2

@@ -90,20 +90,8 @@ def draw_ratios(axes: "Axes", sweep: MeasuredSweep, fit: Fit) -> None:
     axes.set_yscale("log")
     low, high = log_limits([*both, 0.8, 1.25], pad=0.06)
     axes.set_ylim(low, high)
-    set_ticks(axes.yaxis, _ratio_ticks(low, high), lambda ratio: f"{ratio:.4g}x")
+    set_ticks(axes.yaxis, decade_ticks(low, high), lambda ratio: f"{ratio:.4g}x")
     axes.set_ylabel("predicted / measured")
-
-
-def _ratio_ticks(low: float, high: float) -> list[float]:
-    ladders: Sequence[Sequence[float]] = (
-        (0.5, 0.6, 0.8, 1, 1.25, 1.6, 2),
-        (0.125, 0.25, 0.5, 1, 2, 4, 8),
-        (0.001, 0.01, 0.1, 1, 10, 100, 1000),
-    )
-    for ladder in ladders:
-        if ladder[0] <= low and high <= ladder[-1]:
-            return [tick for tick in ladder if low <= tick <= high]
-    return decade_ticks(low, high)
 
 
 def draw_measured(axes: "Axes", below: "Axes | None", sweep: MeasuredSweep, fit: Fit, label: str) -> str:

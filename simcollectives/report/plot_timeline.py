@@ -190,7 +190,7 @@ def _name_boxes(axes: "Axes", boxes: Sequence[_Box], end: float, shown: int) -> 
         box
         for box in boxes
         if not box.stream.startswith("reduce")
-        and (box.end - box.start) * width_px > (len(box.name) + 1) * _NAME_PX * 0.62
+        and (box.end - box.start) * width_px > (len(box.name.replace("to ", "from ")) + 1) * _NAME_PX * 0.62
         and (box.high - box.low) * row_px > _NAME_PX * 1.25
     ]
     for box in named if len(named) <= _MAX_NAMES else ():

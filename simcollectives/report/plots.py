@@ -139,9 +139,8 @@ def _plot_curves(
 
 
 def _plot_bars(rows: Sequence[Row], title: str | None, kind: str, ax: "Axes | None") -> "Axes":
-    bars = len(largest_point(rows)[0])
     draw = draw_bytes if kind == "bytes" else draw_parts
-    return _on_axes(ax, title, bar_height(bars), lambda axes: draw(axes, rows))
+    return _on_axes(ax, title, bar_height(largest_point(rows)[0]), lambda axes: draw(axes, rows))
 
 
 def _plot_timeline(result: Any, number: int, ax: "Axes | None") -> "Axes":

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 WIDTH_INCHES = 8.0
 DOTS_PER_INCH = 100
-TITLE_CHARACTERS = 96
+TITLE_CHARACTERS = 92
+LEGEND_CHARACTERS = 104
+NOTE_CHARACTERS = 108
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 10.5, 9.0, 8.0
 INK, GREY, FAINT = "#222222", "#6b6b6b", "#e4e4e4"
 
@@ -84,21 +86,29 @@ def wrapped(text: str, characters: int = TITLE_CHARACTERS) -> str:
     return plain("\n".join(lines))
 
 
+def wrapped_once(text: str, characters: int = LEGEND_CHARACTERS) -> str:
+    """Return text that is plain already, broken into lines that fit into a legend."""
+    return "\n".join(textwrap.wrap(text, characters))
+
+
 def plain(text: str) -> str:
     """Return text that matplotlib does not take for a formula."""
     return text.replace("$", r"\$")
 
 
 def set_ticks(axis: Any, ticks: Sequence[float], show: Callable[[float], str]) -> None:
-    """Put labelled ticks at these places, and none elsewhere."""
+    """Put labelled ticks at these places, and none elsewhere; of ticks with one label only the first."""
     from matplotlib.ticker import NullLocator
 
-    axis.set_ticks(list(ticks), labels=[show(tick) for tick in ticks])
+    by_label: dict[str, float] = {}
+    for tick in ticks:
+        by_label.setdefault(show(tick), tick)
+    axis.set_ticks(list(by_label.values()), labels=list(by_label))
     axis.set_minor_locator(NullLocator())
 
 
-def log_limits(values: Sequence[float], pad: float = 0.04) -> tuple[float, float]:
-    """Return limits of a logarithmic axis with a little room on both sides.
+def log_limits(values: Sequence[float], pad: float = 0.04, least: float = 1.1) -> tuple[float, float]:
+    """Return limits of a logarithmic axis with a little room on both sides, by a factor of at least ``least``.
 
     >>> log_limits([10.0])
     (5.0, 20.0)
@@ -106,15 +116,15 @@ def log_limits(values: Sequence[float], pad: float = 0.04) -> tuple[float, float
     low, high = min(values), max(values)
     if high <= low * (1 + 1e-9):
         return low / 2, high * 2
-    factor = max((high / low) ** pad, 1.02)
+    factor = max((high / low) ** pad, least)
     return low / factor, high * factor
 
 
 def decade_ticks(low: float, high: float) -> list[float]:
     """Return round values for a logarithmic axis, about three to eight.
 
-    >>> decade_ticks(1, 1000)
-    [1.0, 10.0, 100.0, 1000.0]
+    >>> decade_ticks(1, 100)
+    [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
     >>> decade_ticks(1, 12)
     [1.0, 2.0, 5.0, 10.0]
     """
@@ -168,8 +178,8 @@ def thinned(ticks: Sequence[float], place: Callable[[float], float], widths: Seq
     gaps = [place(b) - place(a) for a, b in itertools.pairwise(ticks)]
     if not gaps or max(gaps) < 1.5 * min(gaps):
         tries = (list(ticks[::step]) for step in range(1, len(ticks) + 1))
-        return next(ticks for ticks in tries if all(map(room, itertools.pairwise(ticks))))
-    kept = []
+        return next(some for some in tries if all(map(room, itertools.pairwise(some))))
+    kept: list[float] = []
     for tick in ticks:
         if not kept or room((kept[-1], tick)):
             kept.append(tick)
@@ -193,9 +203,12 @@ def legend_below(figure: "Figure", axes: "Axes", *, inches_per_row: float = 0.2)
     handles, labels = axes.get_legend_handles_labels()
     if not labels:
         return
+    labels = [wrapped_once(label) for label in labels]
     room = 125  # characters at this size, with some for each line sample
-    rows = math.ceil(len(labels) / max(1, room // (max(len(label) for label in labels) + 6)))
-    figure.set_figheight(figure.get_figheight() + inches_per_row * rows)
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    rows = math.ceil(len(labels) / max(1, room // (longest + 6)))
+    lines = rows * max(label.count("\n") + 1 for label in labels)
+    figure.set_figheight(figure.get_figheight() + inches_per_row * lines)
     figure.legend(
         handles,
         labels,

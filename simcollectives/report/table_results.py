@@ -56,7 +56,7 @@ def _details(points: Mapping[Point, Sequence[Row]]) -> list[Block]:
     if len(labels_of(ordered)) == 1 and one_each and varying:
         names = _point_columns(points, varying)
         only = labels_of(ordered)[0]
-        table = TextTable([*names, *_columns(ordered, [ordered] * len(ordered))], fixed=len(names))
+        table = TextTable([*names, *_columns(ordered, [[row] for row in ordered])], fixed=len(names))
         return [caption(only), table]
     texts: list[str] = []
     lines: list[Line] = []

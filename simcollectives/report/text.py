@@ -168,8 +168,7 @@ def show(renderables: Iterable[RenderableType], stream: IO[str], width: int | No
     console = make_console(stream, width)
     own = console.width
     for renderable in renderables:
-        wide = console.options.update(max_width=10_000)
-        console.width = max(own, Measurement.get(console, wide, renderable).minimum)
+        console.width = max(own, _needed_width(console, renderable))
         if console.is_terminal:
             console.print(renderable)
         else:
@@ -177,6 +176,14 @@ def show(renderables: Iterable[RenderableType], stream: IO[str], width: int | No
                 console.print(renderable)
             stream.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
         console.width = own
+
+
+def _needed_width(console: Console, renderable: RenderableType) -> int:
+    """Columns below which something would be cut: none for texts that may be broken anywhere."""
+    needed = Measurement.get(console, console.options.update(max_width=10_000), renderable)
+    if isinstance(renderable, Text):
+        return needed.maximum if renderable.no_wrap else 0
+    return needed.minimum if isinstance(renderable, Table) else 0
 
 
 def html(blocks: Iterable[Block]) -> str:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from simcollectives.errors import InputError, Problem, UnitError
-from simcollectives.scenario.places import Path, listing, nearest, place_text, shown, suggestion
+from simcollectives.scenario.places import Path, listing, nearest, place_text, printable, shown, suggestion
 from simcollectives.scenario.yaml_text import Document
 
 MAX_OF_A_KIND = 10
@@ -47,11 +47,13 @@ class Context:
     def add(self, path: Path, message: str, *, unusable: bool = False) -> None:
         """Note a problem, unless what stands there is known to be wrong already.
 
-        With ``unusable``, later problems at or below the path are consequences and are left out.
+        After too many problems it raises them, as `finish` does. With ``unusable``, later problems at or below the path are consequences and are left out.
         """
         if self.is_unusable(path):
             return
-        self.problems.append(Problem(place_text(path), message, self.document.line(path)))
+        self.problems.append(Problem(place_text(path), printable(message), self.document.line(path)))
+        if len(self.problems) > MAX_PROBLEMS:
+            self.finish()
         if unusable:
             self.unusable.add(path)
 
@@ -125,8 +127,7 @@ class Context:
         """
         found = sorted({*self.document.problems, *self.problems}, key=lambda p: (p.line or 0, p.place, p.message))
         if len(found) > MAX_PROBLEMS:
-            rest = Problem("", f"{len(found) - MAX_PROBLEMS} more problems; mend these first")
-            found = [*found[:MAX_PROBLEMS], rest]
+            found = [*found[:MAX_PROBLEMS], Problem("", f"more than {MAX_PROBLEMS} problems; mend these first")]
         if found:
             raise InputError(found, self.document.source)
 

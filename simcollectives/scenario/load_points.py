@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from simcollectives.algorithms import find_algorithm, resolve_options
-from simcollectives.errors import InputError
+from simcollectives.errors import InputError, show_value
 from simcollectives.scenario.build import is_free, is_option, owner, settings_value
 from simcollectives.scenario.context import Context
 from simcollectives.scenario.fits import Fits
@@ -60,7 +60,7 @@ class Namer:
         if not named:
             labels = [entry.label for entry in entries]
             remedy = suggestion(reference.name, labels, "it has")
-            self.context.add(path, f"{reference.name} is no algorithm of this scenario; {remedy}")
+            self.context.add(path, f"{show_value(reference.name)} is no algorithm of this scenario; {remedy}")
             return None
         options = checked_options(self.context, (*path, reference.name), self.collective.name, reference)
         if options is None:
@@ -104,7 +104,8 @@ class Namer:
             if key == "message" and value is not None:
                 value = whole_message(self.context, here, value, self.collective.dtype)
             found[key] = value
-        return found if len(self.context.problems) == before else None
+        complete = len(self.context.problems) == before and None not in found.values()
+        return found if complete else None
 
     def complete(self, path: Path, point: Point, entries: Sequence[AlgorithmEntry], along: str = "") -> Point | None:
         """Return a point with every key it needs, or note which one it leaves open.

@@ -36,6 +36,7 @@ def load_sweeps(context: Context, value: Any, table: KeyTable) -> tuple[Sweep, .
         return None
     before = len(context.problems)
     sweeps = []
+    lacking = False
     for index, one in enumerate(value if several else [value]):
         path: Path = (*PATH, index) if several else PATH
         if not isinstance(one, dict) or not one:
@@ -43,11 +44,12 @@ def load_sweeps(context: Context, value: Any, table: KeyTable) -> tuple[Sweep, .
             continue
         values = {key: _values(context, (*path, key), key, raw, table) for key, raw in one.items()}
         found = {key: some for key, some in values.items() if some is not None}
+        lacking = lacking or len(found) < len(values)
         sweeps.append(Sweep(found, place_text(path), {key: context.document.line((*path, key)) for key in found}))
     total = count_points([sweep.values for sweep in sweeps])
     if total > MAX_POINTS:
         context.add(PATH, f"{total} points; at most {MAX_POINTS}: take fewer values")
-    return tuple(sweeps) if len(context.problems) == before else None
+    return None if lacking or len(context.problems) > before else tuple(sweeps)
 
 
 def _values(context: Context, path: Path, key: str, raw: Any, table: KeyTable) -> tuple[Any, ...] | None:

@@ -83,8 +83,13 @@ def flow_text(value: Any) -> str:
         return "[" + ", ".join(flow_text(one) for one in value) + "]"
     if isinstance(value, str):
         plain = value.isprintable() and value == value.strip() and not set(value) & set("{}[],:#\"'")
-        return value if plain and value else json.dumps(value, ensure_ascii=False)
-    return json.dumps(value)
+        return value if plain and value else json.dumps(value, ensure_ascii=not value.isprintable())
+    return f"{value:.15g}" if isinstance(value, float) else json.dumps(value)
+
+
+def printable(text: str) -> str:
+    """Return a text with the characters that do not print escaped: a message stays on its line, whatever it quotes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def shown(value: Any) -> str:

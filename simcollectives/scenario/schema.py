@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from simcollectives.cluster import RankOrder as WrittenOrder
 from simcollectives.engines import DTYPES, ENGINES
-from simcollectives.errors import UnitError
+from simcollectives.errors import UnitError, show_value
 from simcollectives.measured import SHIPPED
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.scenario.keys import (
@@ -80,8 +80,8 @@ def _read_reference(value: object) -> Reference:
         raise custom_error(f"{shown(value)} has {len(value)} keys where one algorithm has one; {example}")
     name, options = next(iter(value.items()))
     if not isinstance(options, dict):
-        remedy = f"write {{{name}: {{option: value}}}}, or {name} alone"
-        raise custom_error(f"{shown(options)} are not options of {name}; {remedy}")
+        remedy = "write {name: {option: value}}, or the name alone"
+        raise custom_error(f"{shown(options)} are not options of {show_value(name)}; {remedy}")
     return Reference(name, options)
 
 

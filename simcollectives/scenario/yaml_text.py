@@ -33,7 +33,7 @@ from simcollectives.scenario.yaml_syntax import syntax_problem
 MAX_LINES = 50_000
 MAX_WORDS = 100_000
 MAX_LINE_CHARACTERS = 50_000
-MAX_VALUES = 20_000
+MAX_VALUES = 12_000
 MAX_DEPTH = 50
 MAX_SPACES = 400_000
 MAX_PROBLEMS = 100

@@ -1,0 +1,269 @@
+"""The command line. Exit codes: 0 done, 1 an expectation failed, 2 bad input, 3 a bug, 130 interrupted."""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from simcollectives.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from simcollectives.scenario import Scenario, ScenarioResult
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="How long collective operations take on a cluster, why, and what to change.",
+)
+
+
+class ExitCode(IntEnum):
+    """What the process returns; the highest of several wins."""
+
+    DONE = 0
+    EXPECTATION_FAILED = 1
+    BAD_INPUT = 2
+    BUG = 3
+    INTERRUPTED = 130
+
+
+class Catalogue(StrEnum):
+    """What ``list`` can list."""
+
+    ALGORITHMS = "algorithms"
+    STRATEGIES = "strategies"
+    MACHINES = "machines"
+    MODELS = "models"
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (SI units) instead of tables.")]
+
+
+@app.command()
+def run(
+    scenarios: Annotated[list[Path], typer.Argument(metavar="SCENARIO.yaml...", help="Scenario files.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write rows.csv, result.json and plots here.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run scenarios: tables here, files into DIR/<scenario>/."""
+    raise typer.Exit(_run_all(scenarios, output=output, as_json=as_json, checks_only=False))
+
+
+@app.command()
+def check(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="[PATH]...", help="Files or folders; default: scenarios/.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check every `expect:` block of scenario files, in folders recursively."""
+    raise typer.Exit(_run_all(_scenario_files(paths or [Path("scenarios")]), as_json=as_json, checks_only=True))
+
+
+@app.command("list")
+def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> None:
+    """List what scenarios can name."""
+    from simcollectives.report import tables
+
+    if what in (Catalogue.STRATEGIES, Catalogue.MODELS):
+        typer.echo(f"this version has no {what.value}: it times collectives, not training steps")
+        return
+    make = tables.algorithm_tables if what is Catalogue.ALGORITHMS else tables.machine_tables
+    tables.show(make(tables.make_console(sys.stdout).width), sys.stdout)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of scenario files, for editors."""
+    from simcollectives.scenario import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=2))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from simcollectives import __version__
+
+        typer.echo(f"simcollectives {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    del version
+
+
+def _scenario_files(paths: Sequence[Path]) -> list[Path]:
+    """Files as given; folders as the YAML files below them.
+
+    Raises:
+        InputError: a folder has none, or the default folder is missing.
+    """
+    found: list[Path] = []
+    problems: list[Problem] = []
+    for path in paths:
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = sorted(file for suffix in ("*.yaml", "*.yml") for file in path.rglob(suffix) if file.is_file())
+        found += inside
+        if not inside:
+            problems.append(Problem(str(path), "this folder has no scenario files (*.yaml); give a file or a folder"))
+    if problems:
+        raise InputError(problems)
+    return found
+
+
+def _run_all(paths: Sequence[Path], *, as_json: bool, checks_only: bool, output: Path | None = None) -> ExitCode:
+    """Load all scenarios, then run each, print it and write its files. All bad files are named before any runs."""
+    scenarios, code = _load_all(paths)
+    if code is ExitCode.DONE and output is not None:
+        _check_folders(scenarios)
+    if code is not ExitCode.DONE and not checks_only:
+        return code
+    results: list[ScenarioResult] = []
+    for scenario in scenarios:
+        if checks_only and not scenario.expectations:
+            continue
+        result, outcome = _run_one(scenario, output)
+        code = max(code, outcome)
+        if result is not None:
+            results.append(result)
+            if not as_json:
+                _print_tables(result, checks_only=checks_only)
+        if outcome is ExitCode.INTERRUPTED:
+            break
+    if as_json:
+        from simcollectives.report.files import json_text, to_json
+
+        typer.echo(json_text(to_json(results)))
+    elif checks_only:
+        _print_summary(results)
+    return code
+
+
+def _load_all(paths: Sequence[Path]) -> tuple[list["Scenario"], ExitCode]:
+    from simcollectives.scenario import load_scenario
+
+    scenarios, code = [], ExitCode.DONE
+    for path in paths:
+        try:
+            scenarios.append(load_scenario(path))
+        except InputError as error:
+            typer.echo(str(error), err=True)
+            code = ExitCode.BAD_INPUT
+    return scenarios, code
+
+
+def _check_folders(scenarios: Sequence["Scenario"]) -> None:
+    """Refuse scenarios whose files would land in one folder.
+
+    Raises:
+        InputError: two files have the same name.
+    """
+    first: dict[str, str] = {}
+    problems = []
+    for scenario in scenarios:
+        stem = Path(scenario.file).stem
+        if stem in first:
+            text = f"would write into the same folder as {first[stem]}; run them one at a time, with different -o"
+            problems.append(Problem(scenario.file, text))
+        first.setdefault(stem, scenario.file)
+    if problems:
+        raise InputError(problems)
+
+
+def _run_one(scenario: "Scenario", output: Path | None) -> tuple["ScenarioResult | None", ExitCode]:
+    """Run one scenario and write its files; what an interrupt leaves finished is kept."""
+    from simcollectives.scenario import run_scenario
+
+    try:
+        with _progress(scenario.file) as progress:
+            result = run_scenario(scenario, progress)
+        if output is not None:
+            from simcollectives.report.files import write_outputs
+
+            for path in write_outputs(result, output):
+                typer.echo(f"wrote {path}", err=True)
+    except InputError as error:
+        problems = error if error.source else InputError(error.problems, scenario.file)
+        typer.echo(str(problems), err=True)
+        return None, ExitCode.BAD_INPUT
+    for warning in result.warnings:
+        typer.echo(f"warning: {scenario.file}: {warning}", err=True)
+    if result.interrupted:
+        typer.echo(f"interrupted: {scenario.file} has {len(result.rows)} finished rows", err=True)
+        return result, ExitCode.INTERRUPTED
+    return result, ExitCode.DONE if result.passed else ExitCode.EXPECTATION_FAILED
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error where that is a terminal; it goes away when done."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _print_tables(result: "ScenarioResult", *, checks_only: bool) -> None:
+    from simcollectives.report import tables
+
+    width = tables.make_console(sys.stdout).width
+    tables.show((tables.check_tables if checks_only else tables.result_tables)(result, width), sys.stdout)
+    typer.echo("")
+
+
+def _print_summary(results: Sequence["ScenarioResult"]) -> None:
+    checks = [check for result in results for check in result.checks]
+    failed = sum(not check.passed for check in checks)
+    typer.echo(f"{len(checks) - failed} expectations passed, {failed} failed, in {len(results)} scenarios")
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    try:
+        app()
+    except InputError as error:
+        typer.echo(str(error), err=True)
+        _exit(ExitCode.BAD_INPUT)
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        _exit(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader (head, less) has gone: nothing more to say, and nothing to flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _exit(ExitCode.DONE)
+    except Exception as error:
+        traceback.print_exception(error)
+        typer.echo(f"this is a bug in simcollectives: {error}", err=True)
+        _exit(ExitCode.BUG)
+
+
+def _exit(code: ExitCode) -> None:
+    sys.exit(int(code))
+
+
+if __name__ == "__main__":
+    main()

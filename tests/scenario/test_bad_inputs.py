@@ -1,0 +1,422 @@
+"""Every wrong input gets all its problems at once, each with its place, line, rule and remedy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from simcollectives.errors import InputError
+from simcollectives.scenario import load_scenario
+
+Refuser = Callable[[str], list[str]]
+
+FLAT = "cluster: {devices: 8, link: {alpha: 5 us, bandwidth: 450 GB/s}}"
+NODES = (
+    "cluster: {nodes: 4, gpus_per_node: 8, intra: {alpha: 5 us, bandwidth: 450 GB/s}, "
+    "inter: {alpha: 10 us, bandwidth: 50 GB/s}}"
+)
+COLLECTIVE = "collective: {name: all_reduce, message: 1 MiB, algorithms: [ring, tree, {rabenseifner: {order: far}}]}"
+NO_MESSAGE = "collective: {name: all_reduce, algorithms: [ring, tree]}"
+
+
+def scenario(*lines: str, cluster: str = FLAT, collective: str = COLLECTIVE) -> str:
+    return "\n".join(["title: A test", cluster, collective, *lines])
+
+
+def cluster(text: str) -> str:
+    return scenario(cluster=f"cluster: {text}")
+
+
+def collective(text: str) -> str:
+    return scenario(collective=f"collective: {text}")
+
+
+LINK = "link: {alpha: 5 us, bandwidth: 450 GB/s}"
+TWO = "intra: {alpha: 5 us, bandwidth: 450 GB/s}"
+
+CASES = {
+    # the cluster
+    cluster("{devices: 8, link: {alpha: 5 us, bandwidth: 450}}"): [
+        '$.cluster.link.bandwidth (line 2): 450 has no unit; write "450 GB/s"'
+    ],
+    cluster("{devices: 8, link: {alpha: 0, bandwidth: 450 GB}}"): [
+        '$.cluster.link.alpha (line 2): 0 has no unit; write "0 us"',
+        '$.cluster.link.bandwidth (line 2): "450 GB" is a number of bytes, not a bandwidth; write "450 GB/s"',
+    ],
+    cluster("{devices: 8, link: {alpha: 5 us, bandwidth: -450 GB/s}}"): [
+        '$.cluster.link.bandwidth (line 2): "-450 GB/s" is negative, and a bandwidth is 0 or more; write "450 GB/s"'
+    ],
+    cluster("{devices: 8, link: {alpha: 5 us, bandwidth: 0 GB/s}}"): [
+        '$.cluster.link.bandwidth (line 2): "0 GB/s" is out of range: it must be at least 1 B/s; '
+        'write for instance "450 GB/s"'
+    ],
+    cluster("{devices: 8, link: {alpha: 5 us, bandwith: 450 GB/s, lanes: 4}}"): [
+        '$.cluster.link.bandwith (line 2): unknown key; did you mean "bandwidth"?',
+        "$.cluster.link.lanes (line 2): unknown key; known keys: alpha, bandwidth, overhead",
+    ],
+    cluster("{devices: 8, link: {alpha: 5 us}}"): [
+        "$.cluster.link (line 2): the key bandwidth is missing; write bandwidth: 450 GB/s"
+    ],
+    cluster("{devices: 8, link: 450 GB/s}"): [
+        '$.cluster.link (line 2): "450 GB/s" is not a mapping; write link: {alpha: 5 us, bandwidth: 450 GB/s}'
+    ],
+    cluster(f"{{devices: 0, {LINK}}}"): [
+        "$.cluster.devices (line 2): 0 is not a count; write a whole number from 1 to 65536"
+    ],
+    cluster(f"{{devices: 8.0, {LINK}}}"): [
+        "$.cluster.devices (line 2): 8.0 is not written as a whole number; write 8"
+    ],
+    cluster(f"{{devices: '8', {LINK}}}"): ['$.cluster.devices (line 2): "8" is text; write 8 without quotes'],
+    cluster(f"{{devices: 70000, {LINK}}}"): [
+        "$.cluster.devices (line 2): 70000 is not a count; write a whole number from 1 to 65536"
+    ],
+    cluster(f"{{devices: 3, {LINK}, rank_order: [0, 0, 5]}}"): [
+        "$.cluster.rank_order (line 2): 5 is not a device; devices are 0 to 2",
+        "$.cluster.rank_order (line 2): device 0 has two ranks; every device has one",
+        "$.cluster.rank_order (line 2): device 1, 2 has no rank and is unreachable; list each of the 3 devices once",
+    ],
+    cluster(f"{{devices: 8, {LINK}, rank_order: snake}}"): [
+        '$.cluster.rank_order (line 2): "snake" is not a rank order; write node_major, round_robin or a list of devices'
+    ],
+    cluster(f"{{nodes: 4, gpus_per_node: 8, {TWO}}}"): [
+        "$.cluster.inter (line 2): ranks 0 and 8 cannot reach each other: 4 nodes need a link, inter"
+    ],
+    cluster(f"{{nodes: 4, gpus_per_node: 8, inter: {LINK[6:]}}}"): [
+        "$.cluster.intra (line 2): ranks 0 and 1 cannot reach each other: devices of a node need a link, intra"
+    ],
+    cluster(f"{{nodes: 4, devices: 8, {LINK}}}"): [
+        "$.cluster.devices (line 2): devices and nodes belong to different forms of a cluster; write"
+    ],
+    cluster("{machine: dgx-h10, nodes: 2}"): ["$.cluster.machine (line 2): 'dgx-h10' is not a known machine; did you mean"],
+    cluster("{}"): ["$.cluster (line 2): the cluster has no devices; write {devices: 8"],
+    cluster("{device: 8}"): ['$.cluster.device (line 2): unknown key; did you mean "devices"?'],
+    cluster("8"): ["$.cluster (line 2): 8 is not a mapping; write cluster: {devices: 8"],
+    cluster("{devices: 8,link}"): ["$.cluster.link (line 2): no value stands here; write one, or leave it out"],
+    # the collective
+    collective("{name: all_reduse, algorithms: [ring]}"): [
+        '$.collective.name (line 3): "all_reduse" is unknown; did you mean "all_reduce"?'
+    ],
+    collective("{name: all_reduce, message: 1 MiB, algorithms: [rign]}"): [
+        "$.collective.algorithms[0] (line 3): all_reduce has no algorithm 'rign'; did you mean ring?"
+    ],
+    collective("{name: all_reduce, message: 1 MiB, algorithms: [{rabenseifner: {ordr: far}}, {rabenseifner: {order: fra}}]}"): [
+        "$.collective.algorithms[0].rabenseifner.ordr (line 3): rabenseifner has no option 'ordr'; did you mean order?",
+        "$.collective.algorithms[1].rabenseifner.order (line 3): rabenseifner: 'fra' is not a choice; write near or far",
+    ],
+    collective("{name: all_reduce, message: 1 MiB, algorithms: []}"): [
+        "$.collective.algorithms (line 3): 0 entries; write at least 1"
+    ],
+    collective("{name: all_reduce, message: 1 MiB, algorithms: ring}"): [
+        '$.collective.algorithms (line 3): "ring" is not a list; write [ring, tree]'
+    ],
+    collective("{name: all_reduce, message: 1 MiB, algorithms: [ring, tree, ring]}"): [
+        "$.collective.algorithms[2] (line 3): ring is listed twice, first at [0]; keep one"
+    ],
+    collective("{name: all_reduce, message: 1 MiB, algorithms: [3, {ring: {}, tree: {}}, {ring: far}]}"): [
+        "$.collective.algorithms[0] (line 3): 3 is not an algorithm; write a name such as ring",
+        "$.collective.algorithms[1] (line 3): {ring: {}, tree: {}} has 2 keys where one algorithm has one",
+        '$.collective.algorithms[2] (line 3): "far" are not options of "ring"; write {name: {option: value}}, or the name alone',
+    ],
+    collective("{name: all_reduce, message: 6 B, algorithms: [ring]}"): [
+        "$.collective.message (line 3): 6.0 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
+    ],
+    collective("{name: all_reduce, message: 1 MiB, dtype: float16, algorithms: [ring]}"): [
+        '$.collective.dtype (line 3): "float16" is unknown; did you mean "float'
+    ],
+    collective("{name: all_reduce, message: 1 MiB, root: 1, algorithms: [ring]}"): [
+        "$.collective.root (line 3): all_reduce has no root; leave it out"
+    ],
+    collective("{name: broadcast, message: 1 MiB, root: 8, algorithms: [tree]}"): [
+        "$.collective.root (line 3): root 8 is unreachable; ranks are 0 to 7"
+    ],
+    collective("{name: all_reduce, message: 1 PiB, algorithms: [ring]}"): [
+        '$.collective.message (line 3): "1 PiB" is out of range: it must be at most 64 TiB; write for instance "25 MiB"'
+    ],
+    # algorithms that do not fit
+    scenario(
+        cluster=FLAT.replace("8", "6"),
+        collective="collective: {name: all_gather, message: 1 MiB, algorithms: [ring, butterfly]}",
+    ): ["$.collective.algorithms[1] (line 3): butterfly all_gather: needs a power of two of ranks, not 6"],
+    scenario("sweep: {devices: [4, 6, 7]}", collective="collective: {name: all_gather, message: 1 MiB, algorithms: [butterfly]}"): [
+        "$.sweep (line 4): at devices: 6: butterfly all_gather: needs a power of two of ranks, not 6",
+        "$.sweep (line 4): at devices: 7: butterfly all_gather: needs a power of two of ranks, not 7",
+    ],
+    scenario(cluster=NODES, collective="collective: {name: all_reduce, message: 1 MiB, algorithms: [parameter_server]}"): [
+        "$.collective.algorithms[0] (line 3): parameter_server all_reduce: dedicated servers need a flat cluster"
+    ],
+    scenario("engine: closed_form", cluster=NODES, collective="collective: {name: all_reduce, message: 1 MiB, algorithms: [tree]}"): [
+        "$.collective.algorithms[0] (line 3): tree all_reduce has no exact closed form on links of several kinds; use"
+    ],
+    # sweeps
+    scenario("sweep: {mesage: [1 KiB]}"): ['$.sweep.mesage (line 4): unknown key; did you mean "message"?'],
+    scenario("sweep: {nodes: [1, 2]}"): ["$.sweep.nodes (line 4): a flat cluster has no key nodes; vary devices"],
+    scenario("sweep: {devices: [1, 2]}", cluster=NODES): [
+        "$.sweep.devices (line 4): a two-level cluster has no key devices; vary nodes or gpus_per_node"
+    ],
+    scenario("sweep: {gpus_per_node: [1]}", cluster="cluster: {machine: dgx-h100}"): [
+        "$.sweep.gpus_per_node (line 4): dgx-h100 has 8 GPUs a node; vary nodes"
+    ],
+    scenario("sweep: {inter.alpha: [1 us]}"): [
+        '$.sweep["inter.alpha"] (line 4): this cluster has no inter; vary link.alpha'
+    ],
+    scenario("sweep: {root: [1]}"): ["$.sweep.root (line 4): all_reduce has no root; leave it out"],
+    scenario("sweep: {message: [1, 2 KiB, 3 B]}"): [
+        '$.sweep.message[0] (line 4): 1 has no unit; write "1 B"',
+    ],
+    scenario("sweep: {message: [1 KiB, 3 B]}"): [
+        "$.sweep.message[1] (line 4): 3.0 B is not a whole number of float32 elements of 4 B; write 0 B or 4 B"
+    ],
+    scenario("sweep: {message: 1 KiB}"): [
+        '$.sweep.message (line 4): "1 KiB" is one value; write a list of values, or {from: 1 KiB, to: 1 GiB, factor: 2}'
+    ],
+    scenario("sweep: {message: []}"): ["$.sweep.message (line 4): the list is empty; write a list of values"],
+    scenario("sweep: []"): ["$.sweep (line 4): the list is empty; write a sweep, or leave the key out"],
+    scenario("sweep: {message: {from: 1 KiB, to: 1 GiB}}"): [
+        "$.sweep.message (line 4): nothing says how wide the steps are; write one of factor, step and points"
+    ],
+    scenario("sweep: {message: {from: 1 KiB, to: 1 GiB, factr: 2}}"): [
+        '$.sweep.message.factr (line 4): unknown key; did you mean "factor"?'
+    ],
+    scenario("sweep: {message: {from: 1 KiB, factor: 2}}"): ["$.sweep.message (line 4): the key to is missing; write"],
+    scenario("sweep: {message: {from: 1 KiB, to: 1 GiB, factor: 2, points: 3}}"): [
+        "$.sweep.message (line 4): factor and points cannot stand together; write one of factor, step and points"
+    ],
+    scenario("sweep: {message: {from: 1 GiB, to: 1 KiB, factor: 2}}"): [
+        "$.sweep.message (line 4): the range ends below its beginning; swap from: and to:"
+    ],
+    scenario("sweep: {message: {from: 1 KiB, to: 1 GiB, factor: 1}}"): [
+        "$.sweep.message (line 4): the factor 1 does not lead upwards; write one above 1, such as 2"
+    ],
+    scenario("sweep: {message: {from: 0 B, to: 1 GiB, step: 4 B}}"): [
+        "$.sweep.message (line 4): 268435457 points; a sweep has at most 10000: take wider steps"
+    ],
+    scenario("sweep: {message: {from: 4 MiB, to: 1 GiB, points: 1000}, devices: {from: 1, to: 100, step: 1}}"): [
+        "$.sweep (line 4): 100000 points; at most 10000: take fewer values"
+    ],
+    scenario("sweep: {parameter_server.servers: [1]}"): [
+        '$.sweep["parameter_server.servers"] (line 4): "parameter_server" is no algorithm of this scenario; it has: ring'
+    ],
+    scenario("sweep: {ring.order: [far]}"): [
+        '$.sweep["ring.order"] (line 4): ring has no such option; its options: none'
+    ],
+    scenario("sweep: {rabenseifner.order: [near, far]}"): [
+        '$.sweep["rabenseifner.order"] (line 4): order is given with rabenseifner in line 3, and swept here; keep one'
+    ],
+    scenario(collective=NO_MESSAGE): [
+        "$.collective (line 3): no message is given; write message: 1 MiB here, or sweep it"
+    ],
+    scenario("sweep: [{message: [1 KiB]}, {devices: [2]}]", collective=NO_MESSAGE): [
+        "$.sweep[1] (line 4): no message is given; sweep it here, or write message: under collective:"
+    ],
+    # expectations
+    scenario("expect: [{seconds: {algorithm: ring}, equals: 5 us}]"): [
+        '$.expect[0].equals (line 4): equals has no tolerance; write rel: 0.1%, or abs: "5 us"'
+    ],
+    scenario("expect: [{seconds: {algorithm: ring}, equals: 5 us, rel: 1%, abs: 1 us}]"): [
+        '$.expect[0].equals (line 4): rel and abs cannot stand together; write rel: 0.1%, or abs: "5 us"'
+    ],
+    scenario("expect: [{seconds: {algorithm: ring}}]"): [
+        "$.expect[0] (line 4): no bound is given; write one of equals (with rel or abs), at_most, at_least, between"
+    ],
+    scenario("expect: [{seconds: {algorithm: ring}, at_most: 5 us, rel: 1%}]"): [
+        "$.expect[0].rel (line 4): a tolerance belongs to equals, not to at_most; leave it out"
+    ],
+    scenario("expect: [{seconds: {algorithm: ring}, at_most: 5 us, at_least: 1 us}]"): [
+        "$.expect[0] (line 4): at_most and at_least cannot stand together; write one of"
+    ],
+    scenario("expect: [{seconds: {algorithm: ring}, between: [5 us, 1 us]}]"): [
+        "$.expect[0].between (line 4): the range ends below its beginning; swap the two values"
+    ],
+    scenario("expect: [{seconds: {algorithm: ring}, at_most: 5}]"): [
+        '$.expect[0].at_most (line 4): 5 has no unit; write "5 us"'
+    ],
+    scenario("expect: [{seconds: {algorithm: ring}, at_most: 5 GB}]"): [
+        '$.expect[0].at_most (line 4): "5 GB" is a number of bytes, not a time; write'
+    ],
+    scenario("expect: [{rounds: {algorithm: ring}, equals: 14 rounds, abs: 0}]"): [
+        '$.expect[0].equals (line 4): "14 rounds" is text; write a bare number, such as 3'
+    ],
+    scenario("expect: [{seconds: {algorithm: butterfly}, at_most: 5 us}]"): [
+        '$.expect[0].seconds (line 4): "butterfly" is no algorithm of this scenario; it has: ring, tree, rabenseifner (order: far)'
+    ],
+    scenario("expect: [{seconds: {algorithm: rign}, at_most: 5 us}]"): [
+        '$.expect[0].seconds (line 4): "rign" is no algorithm of this scenario; did you mean "ring"?'
+    ],
+    scenario("expect: [{seconds: {algorithm: {rabenseifner: {order: near}}}, at_most: 5 us}]"): [
+        "$.expect[0].seconds (line 4): no entry has these options; name one of rabenseifner (order: far)"
+    ],
+    scenario("expect: [{secnds: {algorithm: ring}, at_most: 5 us}]"): [
+        '$.expect[0].secnds (line 4): unknown key; did you mean "seconds"?'
+    ],
+    scenario("expect: [{power: {algorithm: ring}, at_most: 5 us}]"): [
+        "$.expect[0] (line 4): nothing says what is expected; write one of crossover, ratio, order, seconds"
+    ],
+    scenario("expect: [{bytes_sent_max_inter: {algorithm: ring}, at_most: 5 GB}]"): [
+        "$.expect[0].bytes_sent_max_inter (line 4): a flat cluster has no inter links; write bytes_sent_max"
+    ],
+    scenario("expect: [{seconds: {algorithm: ring}, busbw: {algorithm: ring}, at_most: 5 us}]"): [
+        "$.expect[0] (line 4): seconds and busbw are subjects of two expectations; write each on a line of its own"
+    ],
+    scenario("expect: [{seconds: {message: 1 KiB}, at_most: 5 us}]"): [
+        "$.expect[0].seconds (line 4): the key algorithm is missing; write algorithm: ring"
+    ],
+    scenario("expect: [{seconds: {algorithm: ring, mesage: 1 KiB}, at_most: 5 us}]"): [
+        '$.expect[0].seconds.mesage (line 4): unknown key; did you mean "message"?'
+    ],
+    scenario("expect: [{seconds: {algorithm: ring, nodes: 2}, at_most: 5 us}]"): [
+        "$.expect[0].seconds.nodes (line 4): a flat cluster has no key nodes; vary devices"
+    ],
+    scenario("expect: [{seconds: {algorithm: ring, devices: 0}, at_most: 5 us}]"): [
+        "$.expect[0].seconds.devices (line 4): 0 is not a count; write a whole number from 1 to 65536"
+    ],
+    scenario("expect: [{seconds: {algorithm: ring, message: 5 B}, at_most: 5 us}]"): [
+        "$.expect[0].seconds.message (line 4): 5.0 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
+    ],
+    scenario(
+        "sweep: {devices: [4, 8]}",
+        "expect: [{seconds: {algorithm: ring}, at_most: 5 us}]",
+    ): ["$.expect[0].seconds (line 5): the scenario sweeps devices (4, 8); name one value here, swept or not"],
+    scenario("expect: [{order: [ring]}]"): ["$.expect[0].order (line 4): 1 entries; write at least 2"],
+    scenario("expect: [{order: [ring, tree], rel: 1%}]"): [
+        "$.expect[0].rel (line 4): an order has no bound and no tolerance; leave the key out"
+    ],
+    scenario("expect: [{order: [ring, tree], of: power}]"): ['$.expect[0].of (line 4): "power" is unknown; known:'],
+    scenario("expect: [{ratio: [{algorithm: ring}], at_most: 2}]"): ["$.expect[0].ratio (line 4): 1 entries; write at least 2"],
+    scenario("expect: [{crossover: [ring, tree], along: message, at_most: 1 MB}]"): [
+        "$.expect[0] (line 4): the scenario does not sweep message; write from: and to: with the values to look between"
+    ],
+    scenario("expect: [{crossover: [ring, ring], along: message, from: 1 KiB, to: 1 MiB, at_most: 1 MB}]"): [
+        "$.expect[0].crossover (line 4): ring does not cross itself; name two algorithms"
+    ],
+    scenario("expect: [{crossover: [ring, tree], along: time, at_most: 1 MB}]"): [
+        '$.expect[0].along (line 4): unknown key; known keys: message, devices, link.alpha'
+    ],
+    scenario("expect: [{crossover: [ring, tree], along: message, from: 1 MiB, to: 1 MiB, at_most: 1 MB}]"): [
+        "$.expect[0] (line 4): between 1 MiB and 1 MiB nothing can cross; write from: and to: wider apart"
+    ],
+    scenario("expect: [{crossover: [ring, tree], along: message, from: 1 KiB, to: 1 MiB, equals: 1 us, rel: 1%}]"): [
+        '$.expect[0].equals (line 4): "1 us" is a time, not a number of bytes; write'
+    ],
+    scenario("expect: {seconds: {algorithm: ring}, at_most: 5 us}"): [
+        "$.expect (line 4): {seconds: {algorithm: ring}, at_most: 5 us} is not a list; write one expectation a line"
+    ],
+    scenario("expect: [5]"): ["$.expect[0] (line 4): 5 is not an expectation; write {seconds: "],
+    # the rest
+    scenario("engine: warp"): ['$.engine (line 4): "warp" is unknown; known: auto, '],
+    scenario("verify: yes"): ['$.verify (line 4): "yes" is unknown; known: auto, always, never'],
+    scenario("verify: always").replace("1 MiB", "1 GiB"): [
+        "$.collective.algorithms[0] (line 3): executing needs 24 GiB, at most 8 GiB are taken; write verify: auto",
+        "$.collective.algorithms[1] (line 3): executing needs 24 GiB",
+        "$.collective.algorithms[2] (line 3): executing needs 24 GiB",
+    ],
+    scenario("enigne: auto"): ['$.enigne (line 4): unknown key; did you mean "engine"?'],
+    scenario("training: {model: gpt}"): ["$.training (line 4): training scenarios are not supported yet; "],
+    scenario("engine:"): ["$.engine (line 4): no value stands here; write one, or leave it out"],
+    scenario("{engine:auto}".strip("{}")): ["$ (line 4): "],
+    "{title: x, cluster:8}": [
+        "$ (line 1): the key collective is missing; write collective: {name: all_reduce",
+        '$["cluster:8"] (line 1): unknown key; write a space after the colon: "cluster: ..."',
+    ],
+    f"title: ''\n{FLAT}\n{COLLECTIVE}": ["$.title (line 1): the text is empty; write title: Ring against tree on 8 GPUs"],
+    f"title: 5\n{FLAT}\n{COLLECTIVE}": ["$.title (line 1): 5 is not text; put it in quotes"],
+    scenario("timeline: {algorithm: ring}", "engine: lockstep"): ["$.timeline (line 4): lockstep has no timeline; "],
+    scenario("timeline: [{algorithm: rung}]"): ['$.timeline[0] (line 4): "rung" is no algorithm of this scenario; did you mean "ring"?'],
+    scenario("timeline: {algorithm: ring, devices: 2000}"): ["$.timeline (line 4): more than 100000 transfers are too many to draw; "],
+    scenario("contributions: {algorithm: ring, devices: 32}"): [
+        "$.contributions (line 4): 32 ranks are too many to print, at most 16; name fewer devices here"
+    ],
+    scenario("measured: {set: h100, algorithm: ring}"): ['$.measured.set (line 4): "h100" is no shipped set; shipped are: '],
+    scenario("measured: {algorithm: ring}"): ["$.measured (line 4): no measured set is named; shipped are: "],
+    scenario("measured: {file: nothing.csv, algorithm: ring}"): [
+        "$.measured.file (line 4): nothing.csv: there is no such file; mend the path"
+    ],
+    scenario("measured: {set: aic_h100_sxm_1n8_all_gather, algorithm: ring}"): [
+        "$.measured.set (line 4): aic_h100_sxm_1n8_all_gather measured all_gather, the scenario simulates all_reduce"
+    ],
+    scenario("measured: {set: h100_1n8_aws_p5_allreduce_auto, algorithm: ring, devices: 4}"): [
+        "$.measured.set (line 4): h100_1n8_aws_p5_allreduce_auto ran on 8 GPUs, the cluster has 4"
+    ],
+    scenario("measured: {set: h100_1n8_aws_p5_allreduce_auto, algorithm: ring, level: inter}"): [
+        '$.measured.level (line 4): "inter" is no level of this cluster; it has: link'
+    ],
+    scenario("measured: {set: h100_1n8_aws_p5_allreduce_auto, algorithm: ring, min: 1 TiB}"): [
+        "$.measured (line 4): 0 measured points are left; a fit needs 3 of 8 B to 16 GiB: widen min and max"
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=places[0][:60]) for text, places in CASES.items()])
+def test_each_problem_has_place_line_rule_and_remedy(text: str, refuse: Refuser) -> None:
+    started = time.perf_counter()
+    found = refuse(text)
+    assert time.perf_counter() - started < 2
+    expected = CASES[text]
+    assert len(found) == len(expected), found
+    for problem, beginning in zip(found, expected, strict=True):
+        assert problem[: len(beginning)] == beginning
+
+
+def test_everything_wrong_is_told_at_once(refuse: Refuser) -> None:
+    text = """\
+title: Many mistakes
+cluster: {devices: 8, link: {alpha: 5, bandwith: 450 GB/s}}
+collective: {name: all_reduce, algorithms: [rign, {rabenseifner: {ordr: far}}, tree, tree], root: 3, dtype: float16}
+sweep: {message: {from: 1 KiB, to: 1 GiB, factr: 2}, nodes: [0]}
+engine: fast
+expect:
+  - {crossover: [tree, rabenseifner], along: messag, equals: 19.8 MB, rel: 0.5%}
+  - {seconds: {algorithm: tree, mesage: 4 KiB}, equals: 70.02 us}
+title: Again
+"""
+    places = [problem.partition(" (")[0] for problem in refuse(text)]
+    assert places == [
+        "$.cluster.link.alpha",
+        "$.cluster.link.bandwith",
+        "$.collective.algorithms[0]",
+        "$.collective.algorithms[1].rabenseifner.ordr",
+        "$.collective.algorithms[3]",
+        "$.collective.dtype",
+        "$.collective.root",
+        "$.sweep.message.factr",
+        "$.sweep.nodes[0]",
+        "$.engine",
+        "$.expect[0].along",
+        "$.expect[1].equals",
+        "$.expect[1].seconds.mesage",
+        "$.title",
+    ]
+
+
+def test_many_problems_of_a_kind_are_counted(refuse: Refuser) -> None:
+    text = scenario(
+        "sweep: {devices: {from: 33, to: 63, step: 1}}",
+        collective="collective: {name: all_gather, message: 1 MiB, algorithms: [butterfly]}",
+    )
+    found = refuse(text)
+    assert len(found) == 11
+    assert "$.sweep (line 4): 21 more points with the like problem" in found
+
+
+def test_the_file_name_stands_before_each_problem(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("title: x\n")
+    with pytest.raises(InputError) as caught:
+        load_scenario(path)
+    assert str(caught.value).splitlines()[0].startswith(f"{path}: $ (line 1): the key cluster is missing")
+
+
+def test_a_long_wrong_file_takes_no_time(refuse: Refuser) -> None:
+    algorithms = ",\n ".join(f"ring{i}" for i in range(5000))
+    values = ",\n ".join("1, 2, 3, x" for _ in range(1200))
+    text = scenario(
+        f"sweep: {{message: [{values}]}}",
+        collective=f"collective: {{name: all_reduce, algorithms: [{algorithms}]}}",
+    )
+    started = time.process_time()
+    found = refuse(text)
+    assert time.process_time() - started < 2
+    assert len(found) == 101
+    assert found[-1] == "more than 100 problems; mend these first"

@@ -1,0 +1,159 @@
+"""Rows, checks and what else a run gives."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from simcollectives.errors import ScheduleError
+from simcollectives.scenario import Scenario, ScenarioResult, evaluation, run_scenario
+from simcollectives.scenario.results import ROW_KEYS
+
+Loader = Callable[[str], Scenario]
+
+FLAT = "title: t\ncluster: {devices: 8, link: {alpha: 5 us, bandwidth: 450 GB/s}}\n"
+LECTURE = FLAT + (
+    "collective: {name: all_reduce, algorithms: [naive, ring, tree, butterfly, {rabenseifner: {order: far}}]}\n"
+    "sweep: {message: [4 KiB, 1 MiB, 64 MiB]}\n"
+)
+
+
+@pytest.fixture
+def run(load: Loader) -> Callable[[str], ScenarioResult]:
+    return lambda text: run_scenario(load(text))
+
+
+Runner = Callable[[str], ScenarioResult]
+
+
+def test_rows_have_the_keys_of_the_contract_and_plain_numbers(run: Runner) -> None:
+    result = run(LECTURE)
+    assert len(result.rows) == 15
+    for row in result.rows:
+        assert tuple(row) == ROW_KEYS
+        parts = row["latency_seconds"] + row["bandwidth_seconds"] + row["reduction_seconds"]
+        assert parts == pytest.approx(row["seconds"], rel=1e-12)
+        assert row["seconds"] >= row["lower_bound_seconds"]
+        assert row["closed_form_seconds"] == pytest.approx(row["seconds"], rel=1e-12)
+        assert row["point"] == {"message": row["message_bytes"]}
+        assert row["algbw"] == row["message_bytes"] / row["seconds"]
+        assert row["busbw"] == pytest.approx(row["algbw"] * 2 * 7 / 8)
+    assert json.loads(json.dumps(result.to_json(), allow_nan=False))["rows"][0]["algorithm"] == "naive"
+    ring = result.rows[1]
+    assert (ring["label"], ring["rounds"], ring["world_size"], ring["engine"]) == (
+        "ring",
+        14,
+        8,
+        result.rows[0]["engine"],
+    )
+    assert ring["seconds"] == pytest.approx(14 * (5e-6 + 4096 / 8 / 450e9))
+    assert ring["bytes_sent_max_inter"] is None
+    assert result.rows[4]["options"] == {"order": "far"}
+    assert result.notes
+    assert not result.interrupted
+
+
+def test_rows_come_point_by_point_and_none_twice(run: Runner) -> None:
+    text = FLAT + (
+        "collective: {name: all_reduce, message: 1 KiB, algorithms: [ring, parameter_server]}\n"
+        "sweep: [{parameter_server.servers: [1, 2], devices: [2, 4]}, {devices: [4, 8]}]\n"
+    )
+    assert [(row["label"], row["point"]) for row in run(text).rows] == [
+        ("ring", {"devices": 2}),
+        ("parameter_server", {"parameter_server.servers": 1, "devices": 2}),
+        ("ring", {"devices": 4}),
+        ("parameter_server", {"parameter_server.servers": 1, "devices": 4}),
+        ("parameter_server (servers: 2)", {"parameter_server.servers": 2, "devices": 2}),
+        ("parameter_server (servers: 2)", {"parameter_server.servers": 2, "devices": 4}),
+        ("parameter_server", {"devices": 4}),
+        ("ring", {"devices": 8}),
+        ("parameter_server", {"devices": 8}),
+    ]
+
+
+def test_one_rank_takes_no_time_and_has_no_rates(run: Runner) -> None:
+    text = FLAT.replace("8", "1", 1) + "collective: {name: all_reduce, message: 1 MiB, algorithms: [ring, naive]}\n"
+    for row in run(text + "expect: [{busbw: {algorithm: ring}, at_least: 1 GB/s}]").rows:
+        assert (row["seconds"], row["rounds"], row["algbw"], row["busbw"]) == (0, 0, None, None)
+
+
+def test_verify_executes_small_runs_unless_told_otherwise(run: Runner) -> None:
+    text = (
+        FLAT
+        + "collective: {name: all_reduce, algorithms: [ring]}\nsweep: {message: [4 KiB, 2 MiB], devices: [4, 65]}\n"
+    )
+    found = {
+        verify: [row["verified"] for row in run(text + f"verify: {verify}\n").rows] for verify in ("auto", "never")
+    }
+    assert found == {"auto": [True, None, None, None], "never": [None] * 4}
+    assert [row["verified"] for row in run(text.replace(", 65", "") + "verify: always\n").rows] == [True, True]
+
+
+def test_a_run_is_verified_once_whatever_its_links(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(evaluation, "verify_job", calls.append)
+    text = FLAT + "collective: {name: all_reduce, message: 1 KiB, algorithms: [ring]}\n"
+    rows = run(text + "sweep: {link.alpha: [1 us, 2 us, 3 us], devices: [2, 4]}\n").rows
+    assert all(row["verified"] for row in rows)
+    assert len(calls) == 2
+
+
+def test_a_wrong_schedule_is_no_result(load: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(_job: object) -> None:
+        raise ScheduleError("rank 0 has a wrong value")
+
+    monkeypatch.setattr(evaluation, "verify_job", wrong)
+    with pytest.raises(ScheduleError):
+        run_scenario(load(LECTURE))
+
+
+def test_progress_counts_rows_and_checks(load: Loader) -> None:
+    seen: list[tuple[int, int]] = []
+    text = LECTURE + "expect: [{rounds: {algorithm: ring, message: 4 KiB}, equals: 14, abs: 0}]\n"
+    run_scenario(load(text), lambda done, total: seen.append((done, total)))
+    assert seen == [(i, 16) for i in range(1, 17)]
+
+
+def test_an_interrupt_keeps_the_finished_rows(load: Loader) -> None:
+    def stop(done: int, _total: int) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
+
+    result = run_scenario(load(LECTURE), stop)
+    assert result.interrupted
+    assert len(result.rows) == 4
+    assert result.checks == ()
+
+
+def test_timelines_and_contributions(run: Runner) -> None:
+    text = FLAT + "collective: {name: all_reduce, message: 1 KiB, algorithms: [ring]}\n"
+    result = run(text + "timeline: [{algorithm: ring, devices: 2}]\ncontributions: {algorithm: ring, devices: 4}\n")
+    ((title, timeline),) = result.timelines
+    assert title == "ring, devices: 2"
+    assert len(timeline) == 2 * 2 * 2  # two ranks, two rounds, a row for each end
+    assert "0+1+2+3" in result.contributions[0]
+
+
+def test_measured_times_are_laid_beside_predictions(run: Runner) -> None:
+    text = FLAT + "collective: {name: all_reduce, message: 1 KiB, algorithms: [ring]}\n"
+    result = run(text + "measured: {set: h100_1n8_aws_p5_allreduce_auto, algorithm: ring, min: 1 KiB, max: 1 GiB}\n")
+    assert result.measured is not None
+    fit = result.measured.fit
+    assert fit.errors.median < fit.given_errors.median
+    assert min(result.measured.sweep.message_bytes) >= 1024
+    assert max(result.measured.sweep.message_bytes) <= 2**30
+    assert len(fit.predicted) == len(result.measured.sweep.seconds)
+
+
+def test_a_measured_file_is_found_beside_the_scenario(load: Loader, tmp_path: Any) -> None:
+    rows = "".join(f"mine,{size},{10 + size / 1e4},out\n" for size in (1024, 4096, 65536, 2**20))
+    (tmp_path / "mine.csv").write_text("set,size_bytes,time_us,place\n" + rows)
+    text = FLAT + "collective: {name: all_reduce, message: 1 KiB, algorithms: [ring]}\n"
+    result = run_scenario(load(text + "measured: {file: mine.csv, algorithm: ring, devices: 4}\n"))
+    assert result.measured is not None
+    assert result.measured.fit.cluster.world_size == 4
+    assert math.isfinite(result.measured.fit.alpha)

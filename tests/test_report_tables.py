@@ -1,0 +1,227 @@
+"""Tables: complete, without escape codes or cut numbers, at every width."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.text import Text
+
+from simcollectives.algorithms import ALGORITHMS
+from simcollectives.cluster.machines import list_machines
+from simcollectives.report.table_fastest import fastest_blocks, margin_text
+from simcollectives.report.table_results import results_blocks
+from simcollectives.report.tables import (
+    algorithm_tables,
+    check_tables,
+    html,
+    machine_tables,
+    measured_blocks,
+    rendered,
+    result_tables,
+    show,
+    warnings_text,
+)
+from simcollectives.report.text import Column, TextTable, with_unit
+from simcollectives.scenario import ScenarioResult, load_scenario, run_scenario
+
+RING = """
+title: Ring against [butterfly]
+cluster: {devices: 8, link: {alpha: 5 us, bandwidth: 450 GB/s}, gamma: 1 ps/B}
+collective: {name: all_reduce, algorithms: [ring, butterfly, {rabenseifner: {order: far}}]}
+sweep: {message: [4 KiB, 1 MiB, 64 MiB]}
+expect:
+  - {seconds: {algorithm: ring, message: 4 KiB}, at_most: 71 us}
+  - {ratio: [{algorithm: ring}, {algorithm: butterfly}], message: 4 KiB, at_most: 2}
+contributions: {algorithm: ring, devices: 4}
+"""
+MANY = """
+title: Many points
+cluster: {devices: 8, link: {alpha: 5 us, bandwidth: 450 GB/s}}
+collective: {name: all_reduce, algorithms: [naive, ring, tree, butterfly]}
+sweep: {message: {from: 1 KiB, to: 1 GiB, factor: 4}, devices: [2, 4, 8]}
+engine: lockstep
+verify: never
+"""
+ONE = """
+title: One algorithm
+cluster: {devices: 8, link: {alpha: 5 us, bandwidth: 450 GB/s}}
+collective: {name: all_reduce, algorithms: [ring]}
+sweep: {message: [0 B, 4 KiB], devices: [1, 8]}
+"""
+LONG = """
+title: Long labels
+cluster: {machine: dgx-h100, nodes: 2}
+collective:
+  name: all_reduce
+  message: 1 MiB
+  algorithms: [ring, {hierarchical: {intra: butterfly, inter: {rabenseifner: {order: far}}}},
+               {hierarchical: {inter: tree}}]
+"""
+MEASURED = """
+title: Measured
+cluster: {machine: dgx-h100}
+collective: {name: all_gather, dtype: int8, algorithms: [ring]}
+sweep: {message: [1 MiB, 2 MiB]}
+measured: {set: aic_h100_sxm_1n8_all_gather, algorithm: ring}
+"""
+TEXTS = {"ring": RING, "many": MANY, "one": ONE, "long": LONG, "measured": MEASURED}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ScenarioResult]:
+    folder: Path = tmp_path_factory.mktemp("scenarios")
+    for name, text in TEXTS.items():
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return {name: run_scenario(load_scenario(folder / f"{name}.yaml")) for name in TEXTS}
+
+
+def text_of(result: ScenarioResult, width: int, *, full: bool = False) -> str:
+    stream = io.StringIO()
+    show(result_tables(result, width, full=full), stream, width)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("name", TEXTS)
+def test_plain_text_fits_and_is_not_cut(results: dict[str, ScenarioResult], name: str, width: int) -> None:
+    text = text_of(results[name], width)
+    assert "\x1b" not in text
+    assert "…" not in text
+    assert all(len(line) <= width and line == line.rstrip() for line in text.splitlines())
+    words = re.sub(r"\s", "", text)
+    for label in {row["label"] for row in results[name].rows}:
+        assert all(word in words for word in str(label).split())
+
+
+@pytest.mark.parametrize("width", [20, 40, 60])
+def test_what_is_wider_than_the_terminal_runs_on(results: dict[str, ScenarioResult], width: int) -> None:
+    text = text_of(results["ring"], width)
+    assert "…" not in text
+    for number in ("70.02", "link latency"):
+        assert number in text or number in text.replace("\n", " ")
+
+
+def test_the_results_table_says_why(results: dict[str, ScenarioResult]) -> None:
+    text = text_of(results["ring"], 160)
+    line = next(line for line in text.splitlines() if line.startswith("  ring"))
+    # 14 rounds of 5 us; 7/4 of 4 KiB at 450 GB/s; 7/8 of 4 KiB at 1 ps/B; butterfly takes 15.04 us; the bound is alpha
+    assert line.split()[:6] == ["ring", "70.02", "4.66", "100.0", "<0.1", "<0.1"]
+    assert "link latency" in line
+    assert "14" in line.split()
+    assert "verified: 6 of 9 rows executed on arrays" in text
+    assert "equal to the closed form in 9 of the 9 rows" in text
+
+
+def test_many_rows_become_a_table_of_times_and_say_so(results: dict[str, ScenarioResult]) -> None:
+    text = text_of(results["many"], 120)
+    assert "details of 8 of 132 rows; all are in rows.csv" in text
+    assert len([line for line in text.splitlines() if re.match(r" *(1|4|16|64|256) [KMG]iB +[248] ", line)]) == 33
+    assert "*" in text
+    full = text_of(results["many"], 120, full=True)
+    assert "details of" not in full
+    assert full.count("butterfly") >= 33
+
+
+def test_one_algorithm_is_a_row_for_each_point(results: dict[str, ScenarioResult]) -> None:
+    text = text_of(results["one"], 120)
+    lines = [line.split() for line in text.splitlines()]
+    assert any(line[:3] == ["4", "8", "70.02"] for line in lines)
+    assert "(KiB)" in text
+    assert "fastest" not in text
+    assert "Fastest" not in text
+
+
+def test_checks_show_line_value_and_bound(results: dict[str, ScenarioResult]) -> None:
+    stream = io.StringIO()
+    show(check_tables(results["ring"], 200), stream, 200)
+    ok, failed = (line for line in stream.getvalue().splitlines() if re.match("ok|FAILED", line))
+    assert ok.split()[:2] == ["ok", "7"]
+    assert "70.0" in ok
+    assert "at most 71 us" in ok
+    assert failed.split()[:2] == ["FAILED", "8"]
+    assert "4.65568" in stream.getvalue()
+    assert "at most 2" in failed
+    assert "1 of 2 expectations hold, 1 failed" in stream.getvalue()
+
+
+def test_fastest_over_message_and_world_size(results: dict[str, ScenarioResult]) -> None:
+    stream = io.StringIO()
+    show(rendered(fastest_blocks(results["many"].rows), 120), stream, 120)
+    text = stream.getvalue()
+    assert "2 ranks" in text
+    assert "8 ranks" in text
+    assert "margin" in text
+    first = next(line for line in text.splitlines() if line.startswith("1 KiB"))
+    assert "naive = butterfly" in first  # of two ranks, both exchange whole vectors once
+
+
+def test_fastest_over_messages_is_ranges(results: dict[str, ScenarioResult]) -> None:
+    stream = io.StringIO()
+    show(rendered(fastest_blocks(results["ring"].rows), 120), stream, 120)
+    text = stream.getvalue()
+    assert re.search(r"4 KiB to 1 MiB +butterfly +rabenseifner", text)
+    assert re.search(r"64 MiB +rabenseifner", text)
+
+
+@pytest.mark.parametrize(
+    ("margin", "text"), [(None, "-"), (0.0, "+0%"), (0.125, "+12%"), (0.5, "+50%"), (1.0, "2x"), (36.0, "37x")]
+)
+def test_margins(margin: float | None, text: str) -> None:
+    assert margin_text(margin) == text
+
+
+def test_measured_table_has_errors_as_given_and_fitted(results: dict[str, ScenarioResult]) -> None:
+    measured = results["measured"].measured
+    assert measured is not None
+    stream = io.StringIO()
+    show(rendered(measured_blocks(measured), 120), stream, 120)
+    text = stream.getvalue()
+    for errors in (measured.fit.given_errors, measured.fit.errors):
+        assert f"{100 * errors.median:.3g}%" in text
+        assert f"{100 * errors.largest:.3g}%" in text
+    assert "alpha 1.683 us, bandwidth 288.9 GB/s" in text
+    assert text.count("iB") + text.count(" B ") >= len(measured.sweep.message_bytes)
+
+
+def test_every_algorithm_and_machine_is_listed() -> None:
+    stream = io.StringIO()
+    show([*algorithm_tables(100), *machine_tables(100)], stream, 100)
+    text = re.sub(r"\s+", " ", stream.getvalue())
+    for algorithm in ALGORITHMS:
+        assert all(part in text for part in (algorithm.name, algorithm.formula, algorithm.reference))
+        assert all(f"option {option.name}" in text for option in algorithm.options)
+    for machine in list_machines():
+        assert machine.summary in text
+        for _, source in machine.sources:
+            assert source.split()[0] in text
+    assert "450 GB/s" in text
+
+
+def test_a_long_line_of_contributions_is_not_cut() -> None:
+    stream = io.StringIO()
+    show([Text("x " * 100, no_wrap=True, overflow="ignore")], stream, 80)
+    assert stream.getvalue() == f"{'x ' * 100}".rstrip() + "\n"
+
+
+def test_warnings_and_brackets_are_plain() -> None:
+    stream = io.StringIO()
+    show(warnings_text(["a [red]word[/red] $x$"]), stream, 80)
+    assert stream.getvalue() == "warning: a [red]word[/red] $x$\n"
+
+
+def test_units_are_said_once_where_all_are_the_same() -> None:
+    assert with_unit("time", ["5 us", "-", "0 s"]).header == "time\n(us)"
+    assert with_unit("time", ["5 us", "1 ms"]).header == "time"
+    assert with_unit("x", ["", "12 B"]).cells == ["", "12"]
+
+
+def test_html_escapes_and_keeps_every_cell(results: dict[str, ScenarioResult]) -> None:
+    table = TextTable([Column("a\n(<b>)", ["1", "2"]), Column("x", ["<script>", "&"], right=False)])
+    page = html([table])
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "a<br>(&lt;b&gt;)" in page
+    assert html(results_blocks(results["ring"].rows)).count("<tr>") == 1 + 9 + 3
