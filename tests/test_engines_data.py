@@ -121,7 +121,7 @@ def doubled(r: Round) -> Round:
 
 def test_a_copy_instead_of_an_addition_is_found() -> None:
     job = with_rounds(make_job("all_reduce", "ring", Cluster.flat(4, LINK), 64), as_copies)
-    with pytest.raises(ScheduleError, match="ring all_reduce: rank 0 has a wrong value at element"):
+    with pytest.raises(ScheduleError, match=r"ring.*: rank 0 .* wrong value at element"):
         verify_job(job)
 
 

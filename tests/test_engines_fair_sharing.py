@@ -23,7 +23,7 @@ def networks(draw: st.DrawFn) -> tuple[list[list[int]], list[float]]:
 
 @given(networks())
 def test_rates_are_max_min_fair(network: tuple[list[list[int]], list[float]]) -> None:
-    """Feasible, and every flow has a bottleneck: a full resource on which no flow is faster (which has one solution)."""
+    """Feasible, and every flow has a bottleneck: a full resource on which no flow is faster."""
     flows, capacity = network
     rates = fair_rates(np.array(flows), np.array(capacity))
     assert np.all(rates > 0)
@@ -82,7 +82,7 @@ def test_two_flows_share_and_the_rest_speeds_up() -> None:
 
 
 def test_a_late_flow_slows_an_early_one() -> None:
-    """a has sent 10 of 20 bytes when b arrives at 1 s; at 5 B/s each a ends at 3 s; b, 15 bytes, 5 of them left, 3.5 s."""
+    """a has 10 of 20 bytes left when b arrives at 1 s, and ends at 3 s; b then has 5 of 15 left: 3.5 s."""
     assert play([10.0, 10.0, 10.0], [(0.0, [0, 1], 20.0), (1.0, [0, 2], 15.0)]) == [("a", 3.0), ("b", 3.5)]
 
 

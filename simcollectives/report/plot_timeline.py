@@ -184,8 +184,9 @@ def _draw_stream(axes: "Axes", stream: str, boxes: Sequence[_Box], end: float) -
 
 def _name_boxes(axes: "Axes", boxes: Sequence[_Box], end: float, shown: int) -> None:
     """Write the peer into every box with room for it, unless there are so many that they would blur."""
+    axes.figure.draw_without_rendering()
     extent = axes.get_window_extent()
-    width_px, row_px = extent.width * 0.9 / end, extent.height * 0.8 / shown
+    width_px, row_px = extent.width * 0.97 / end, extent.height * 0.8 / shown  # title and legend are still to come
     named = [
         box
         for box in boxes

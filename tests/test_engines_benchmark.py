@@ -1,0 +1,54 @@
+"""benchmarks/event.py, small: both rings play the same, and memory grows with ranks, not with messages."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "event.py"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("benchmark_event", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.benchmark
+def test_both_rings_play_the_same_messages(script: ModuleType) -> None:
+    speed = script.measure_speed(ranks=16, repeats=1)
+    assert speed.messages == 16 * 30
+    assert speed.engine_seconds == pytest.approx(speed.barest_seconds, rel=1e-12)
+    assert speed.barest > 0
+    assert speed.engine > 0
+
+
+@pytest.mark.benchmark
+def test_memory_grows_with_ranks_not_with_messages(script: ModuleType) -> None:
+    few, more, longer = script.measure_memory((64, 256), (8, 128))
+    assert (few.messages, more.messages, longer.messages) == (512, 2048, 8192)
+    assert longer.peak_bytes < 1.5 * few.peak_bytes, "16 times the messages on as many ranks"
+    assert more.peak_bytes > 2 * few.peak_bytes, "4 times the ranks"
+    assert more.peak_bytes < 8 * few.peak_bytes
+
+
+@pytest.mark.benchmark
+def test_the_script_prints_its_figures(
+    script: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["event.py", "--ranks", "8", "--repeats", "1"])
+    monkeypatch.setattr(script, "measure_memory", lambda _ranks, _rounds: [script.Memory(8, 14, 4096)])
+    script.main()
+    text = capsys.readouterr().out
+    assert "ring of 8 ranks, 112 messages" in text
+    assert "ratio" in text
+    assert "512" in text

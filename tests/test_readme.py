@@ -1,0 +1,51 @@
+"""What the README shows is what the project does."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block_after(marker: str) -> str:
+    """Content of the fenced block after an HTML comment."""
+    found = re.search(rf"<!-- {marker} -->\n```\w*\n(.*?)```", README, re.DOTALL)
+    if found is None:
+        pytest.fail(f"README.md has no block after <!-- {marker} -->")
+    return found.group(1)
+
+
+def test_scenario_is_the_file() -> None:
+    assert block_after("scenario") == (ROOT / "scenarios/small.yaml").read_text(encoding="utf-8")
+    assert len(block_after("scenario").splitlines()) <= 10
+
+
+def test_output_is_what_run_prints() -> None:
+    command = [sys.executable, "-m", "simcollectives.cli", "run", "scenarios/small.yaml"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert block_after("output").rstrip() == done.stdout.rstrip()
+
+
+def test_python_example_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(code) == 1
+    exec(code[0], {})
+    printed = re.search(r"print\(.*\)  # (.*)", code[0])
+    assert printed is not None
+    assert capsys.readouterr().out.strip() == printed.group(1)
+
+
+def test_every_file_that_is_named_exists() -> None:
+    names = re.findall(r"\]\(([^)#:]+)\)", README) + re.findall(r"`(scenarios/[\w/]+\.yaml)`", README)
+    assert names
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+def test_glossary_names_the_three_sizes() -> None:
+    for word in ("`message_bytes`", "`algbw`", "`busbw`"):
+        assert f"| {word} |" in README
