@@ -19,6 +19,7 @@ from simcollectives.engines import Run, simulate
 from simcollectives.errors import InputError
 from simcollectives.measured import SHIPPED, fit_link, load_sweep
 from simcollectives.report.plots import KINDS, figures, plot
+from simcollectives.report.style import root_figure
 from simcollectives.report.text_boxes import EDGE, text_overlaps
 
 Algorithm = tuple[str, dict[str, Any]]
@@ -200,9 +201,7 @@ def test_no_text_overlaps_in_timelines(algorithm: str, options: Any, cluster: Cl
 
 
 def figure_of(axes: Axes) -> Figure:
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    return figure
+    return root_figure(axes)
 
 
 def texts_of(figure: Figure) -> str:
@@ -307,6 +306,16 @@ def test_plot_takes_and_returns_axes(given_axes: Axes, kind: str) -> None:
     assert plot(rows, given_axes, kind) is given_axes
     figure_of(given_axes).draw_without_rendering()
     assert isinstance(plot(rows, kind=kind), Axes)
+
+
+def test_axes_may_be_in_a_part_of_a_figure() -> None:
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    parts: Any = figure.subfigures(1, 2)
+    part, other = parts
+    run = simulate("all_reduce", "ring", flat(4), 10**6, timeline=True)
+    assert root_figure(plot(rows_for(FEW, powers(10, 30, 2), [8]), part.add_subplot())) is figure
+    assert root_figure(plot(run, other.add_subplot(), "timeline")) is figure
 
 
 def test_measured_and_timeline_take_axes(given_axes: Axes) -> None:

@@ -18,6 +18,7 @@ from simcollectives.report.style import (
     even_ticks,
     line_style,
     plain,
+    root_figure,
     set_ticks,
     wrapped,
 )
@@ -163,7 +164,7 @@ def _finish(
     ]
     ticks = byte_ticks([*ends, largest]) if show is format_bytes else even_ticks(0, largest)
     set_ticks(axes.xaxis, ticks, show)
-    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    root_figure(axes).draw_without_rendering()
     width = axes.get_window_extent().width
     room = [max(width - label.get_window_extent().width - 12, 60) for label in labels]
     need = max(end / pixels for end, pixels in zip(ends, room, strict=True))

@@ -22,6 +22,7 @@ from simcollectives.report.style import (
     log_limits,
     octave_ticks,
     plain,
+    root_figure,
     set_ticks,
     thinned,
     wrapped,
@@ -200,7 +201,7 @@ def set_number_axis(axes: "Axes", key: str, values: Sequence[float]) -> None:
     def show(value: float) -> str:
         return value_text(key, int(value) if value == int(value) else value)
 
-    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    root_figure(axes).draw_without_rendering()
     first, last = axes.get_xlim()
     widths = [_label_share(show(tick), axes) for tick in ticks]
     place = _log_place(first, last) if logarithmic else lambda value: (value - first) / (last - first)
@@ -213,7 +214,7 @@ def _log_place(first: float, last: float) -> Callable[[float], float]:
 
 def _label_share(text: str, axes: "Axes") -> float:
     """About how much of the axis' width a tick label takes, with a gap."""
-    return (len(text) + 1) * 0.6 * TEXT_SIZE / 72 * axes.figure.dpi / max(axes.get_window_extent().width, 50.0)
+    return (len(text) + 1) * 0.6 * TEXT_SIZE / 72 * root_figure(axes).dpi / max(axes.get_window_extent().width, 50.0)
 
 
 def _evenly_spaced(values: Sequence[float]) -> bool:

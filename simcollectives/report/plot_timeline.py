@@ -15,6 +15,7 @@ from simcollectives.report.style import (
     dress,
     even_ticks,
     plain,
+    root_figure,
     set_ticks,
 )
 from simcollectives.units import format_seconds
@@ -83,7 +84,7 @@ def draw_timeline(axes: "Axes", timeline: Timeline, world_size: int | None = Non
 
 
 def _set_rank_axis(axes: "Axes", shown: int, world_size: int) -> None:
-    height_px = axes.figure.get_figheight() * DOTS_PER_INCH * 0.7  # type: ignore[union-attr]
+    height_px = root_figure(axes).get_figheight() * DOTS_PER_INCH * 0.7
     step = next(step for step in (1, 2, 4, 8, 16) if shown / step * 16 <= height_px or step == 16)
 
     def name(row: int) -> str:
@@ -184,7 +185,7 @@ def _draw_stream(axes: "Axes", stream: str, boxes: Sequence[_Box], end: float) -
 
 def _name_boxes(axes: "Axes", boxes: Sequence[_Box], end: float, shown: int) -> None:
     """Write the peer into every box with room for it, unless there are so many that they would blur."""
-    axes.figure.draw_without_rendering()
+    root_figure(axes).draw_without_rendering()
     extent = axes.get_window_extent()
     width_px, row_px = extent.width * 0.97 / end, extent.height * 0.8 / shown  # title and legend are still to come
     named = [

@@ -16,7 +16,7 @@ from simcollectives.report.plot_curves import curves_heading, draw_curves, finis
 from simcollectives.report.plot_measured import draw_fitted, draw_measured
 from simcollectives.report.plot_timeline import draw_timeline, rank_count, timeline_height
 from simcollectives.report.rows import Row, rows_of
-from simcollectives.report.style import GREY, TEXT_SIZE, legend_below, log_limits, new_figure, set_heading
+from simcollectives.report.style import GREY, TEXT_SIZE, legend_below, log_limits, new_figure, root_figure, set_heading
 from simcollectives.scenario.build import build_cluster
 from simcollectives.units import format_bytes
 
@@ -70,22 +70,22 @@ def figures(result: Any) -> Iterator[tuple[str, "Figure"]]:
     measured = getattr(result, "measured", None)
     keys = axis_keys(rows)
     if "message" in keys:
-        yield "time", _figure(_plot_curves(rows, "message", "seconds", title, None, measured))
-        yield "busbw", _figure(_plot_curves(rows, "message", "busbw", title, None, None))
+        yield "time", root_figure(_plot_curves(rows, "message", "seconds", title, None, measured))
+        yield "busbw", root_figure(_plot_curves(rows, "message", "busbw", title, None, None))
     elif not keys:
-        yield "time", _figure(_plot_bars(rows, title, "parts", None))
+        yield "time", root_figure(_plot_bars(rows, title, "parts", None))
     for number, key in enumerate(key for key in keys if key != "message"):
         stem = "scaling" if number == 0 else f"scaling_{file_stem(key)}"
-        yield stem, _figure(_plot_curves(rows, key, "seconds", title, None, None))
-    yield "bytes", _figure(_plot_bars(rows, title, "bytes", None))
+        yield stem, root_figure(_plot_curves(rows, key, "seconds", title, None, None))
+    yield "bytes", root_figure(_plot_bars(rows, title, "bytes", None))
     if measured is not None:
-        yield "measured", _figure(_plot_measured(measured, title, None))
+        yield "measured", root_figure(_plot_measured(measured, title, None))
     stems: dict[str, int] = {}
     for number, (label, _) in enumerate(getattr(result, "timelines", ())):
         stem = f"timeline_{file_stem(label)}"
         stems[stem] = stems.get(stem, 0) + 1
         again = "" if stems[stem] == 1 else f"_{stems[stem]}"
-        yield stem + again, _figure(_plot_timeline(result, number, None))
+        yield stem + again, root_figure(_plot_timeline(result, number, None))
 
 
 def file_stem(text: str) -> str:
@@ -95,13 +95,6 @@ def file_stem(text: str) -> str:
     'rabenseifner_order_far_4_KiB'
     """
     return re.sub(r"[^A-Za-z0-9.-]+", "_", text).strip("_.")[:80] or "unnamed"
-
-
-def _figure(axes: "Axes") -> "Figure":
-    figure = axes.get_figure(root=True) if hasattr(axes, "get_figure") else None
-    if figure is None:
-        raise InputError("the axes belong to no figure")
-    return figure
 
 
 def _on_axes(ax: "Axes | None", title: str | None, height: float, draw: Callable[["Axes"], str]) -> "Axes":
@@ -114,7 +107,7 @@ def _on_axes(ax: "Axes | None", title: str | None, height: float, draw: Callable
 
 def _legend(axes: "Axes", *, own_figure: bool) -> None:
     if own_figure:
-        legend_below(_figure(axes), axes)
+        legend_below(root_figure(axes), axes)
     elif axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=TEXT_SIZE - 1, frameon=True, framealpha=0.85, edgecolor=GREY)
 

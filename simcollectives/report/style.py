@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from simcollectives.errors import InputError
 from simcollectives.units import format_bytes
 
 if TYPE_CHECKING:
@@ -57,6 +58,16 @@ def new_figure(height_inches: float) -> "Figure":
     return figure
 
 
+def root_figure(axes: "Axes") -> "Figure":
+    """Return the figure that axes are in, also where they are in a part of one. Raises InputError without a figure."""
+    figure: Any = axes.figure
+    while figure is not None and figure is not figure.figure:
+        figure = figure.figure
+    if figure is None:
+        raise InputError("the axes belong to no figure; take axes that are in one")
+    return figure  # type: ignore[no-any-return]
+
+
 def dress(axes: "Axes") -> None:
     """Give axes the common look."""
     for side in ("top", "right"):
@@ -75,7 +86,7 @@ def set_heading(axes: "Axes", lines: Sequence[str | None], *, own_figure: bool) 
     """Write a heading over the axes; in a figure of our own it begins at the figure's left edge."""
     text = "\n".join(wrapped(line) for line in lines if line)
     if own_figure:
-        axes.figure.suptitle(text, x=0.012, ha="left", fontsize=TITLE_SIZE, color=INK)
+        root_figure(axes).suptitle(text, x=0.012, ha="left", fontsize=TITLE_SIZE, color=INK)
     else:
         axes.set_title(text, loc="left", fontsize=TITLE_SIZE, color=INK)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from simcollectives.errors import SimcollectivesError
 from simcollectives.report.files import png_bytes
 from simcollectives.report.plots import plot
+from simcollectives.report.style import root_figure
 from simcollectives.report.tables import html, result_blocks, result_tables, show
 from simcollectives.report.text import Block, caption
 from simcollectives.scenario import ScenarioResult
@@ -70,7 +71,6 @@ class Result(ScenarioResult):
         blocks: list[Block] = [*result_blocks(self), *(caption(f"warning: {warning}") for warning in self.warnings)]
         if not self.rows:
             return html(blocks)
-        figure = self.plot().get_figure(root=True)
-        image = "" if figure is None else base64.b64encode(png_bytes(figure)).decode("ascii")
+        image = base64.b64encode(png_bytes(root_figure(self.plot()))).decode("ascii")
         alternative = "time of each algorithm; the numbers are in the table"
         return f'{html(blocks)}\n<img alt="{alternative}" src="data:image/png;base64,{image}">'

@@ -47,7 +47,8 @@ class Context:
     def add(self, path: Path, message: str, *, unusable: bool = False) -> None:
         """Note a problem, unless what stands there is known to be wrong already.
 
-        After too many problems it raises them, as `finish` does. With ``unusable``, later problems at or below the path are consequences and are left out.
+        After too many problems it raises them, as `finish` does. With ``unusable``, later problems at or below the path
+        are consequences and are left out.
         """
         if self.is_unusable(path):
             return

@@ -30,12 +30,13 @@ from simcollectives.scenario.places import Path, place_text
 from simcollectives.scenario.source_file import read_source
 from simcollectives.scenario.yaml_syntax import syntax_problem
 
-MAX_LINES = 50_000
-MAX_WORDS = 100_000
+MAX_LINES = 30_000
+MAX_WORDS = 60_000
+MAX_CHARACTERS = 300_000
 MAX_LINE_CHARACTERS = 50_000
 MAX_VALUES = 12_000
 MAX_DEPTH = 50
-MAX_SPACES = 400_000
+MAX_SPACES = 300_000
 MAX_PROBLEMS = 100
 """Bounds that keep the reading of any file under 1 MiB well below 2 s."""
 
@@ -143,12 +144,19 @@ def _check_size(text: str, source: str) -> None:
         (len(lines), MAX_LINES, "lines", None),
         (words, MAX_WORDS, "words", None),
         (text.count(" "), MAX_SPACES, "spaces", None),
+        (_count_characters(lines), MAX_CHARACTERS, "characters without comments", None),
         (len(lines[longest]) if lines else 0, MAX_LINE_CHARACTERS, "characters in one line", longest + 1),
     )
     for count, bound, what, line in counts:
         if count > bound:
             message = f"{count} {what}; a scenario file has at most {bound}: is this the right file?"
             raise InputError([Problem("", message, line)], source)
+
+
+def _count_characters(lines: list[str]) -> int:
+    """Count what stands in the lines that are not only a comment, blanks at their ends aside."""
+    stripped = (line.strip() for line in lines)
+    return sum(len(line) for line in stripped if not line.startswith("#"))
 
 
 def _events(text: str) -> Iterator[Event]:

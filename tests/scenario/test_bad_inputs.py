@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a scenario and its problems each stand on one line)
 """Every wrong input gets all its problems at once, each with its place, line, rule and remedy."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a scenario and its problems each stand on one line)
 """Every form of expectation, passing and failing, against numbers worked out by hand."""
 
 from __future__ import annotations
@@ -173,6 +174,6 @@ def test_a_crossing_at_a_point_of_the_grid_is_found_once() -> None:
 
 @given(st.integers(2, 10**6))
 def test_a_crossing_of_whole_elements_is_a_multiple_of_them(at: int) -> None:
-    found = find_crossings(lambda x: float(x), lambda _x: float(4 * at) + 1, [4, 10**8], 4, whole=False)
+    found = find_crossings(float, lambda _x: float(4 * at) + 1, [4, 10**8], 4, whole=False)
     assert len(found) == 1
     assert found[0] in (4 * at, 4 * at + 4)

@@ -1,3 +1,4 @@
+# ruff: noqa: E501, SIM905  (a scenario and its problems each stand on one line)
 """Whatever a file holds, it is a scenario or bad input: never a traceback, never a NaN."""
 
 from __future__ import annotations
@@ -63,138 +64,20 @@ BASES: list[dict[str, Any]] = [
         "measured": {"set": "h100_1n8_aws_p5_allreduce_auto", "algorithm": "butterfly", "min": "1 KiB", "max": "64 KiB"},
     },
 ]  # fmt: skip
-KEYS = [
-    *(
-        "title",
-        "cluster",
-        "devices",
-        "nodes",
-        "gpus_per_node",
-        "link",
-        "intra",
-        "inter",
-        "machine",
-        "alpha",
-        "overhead",
-    ),
-    *(
-        "bandwidth",
-        "gamma",
-        "rank_order",
-        "collective",
-        "algorithms",
-        "message",
-        "root",
-        "dtype",
-        "sweep",
-        "from",
-        "to",
-    ),
-    *(
-        "factor",
-        "step",
-        "points",
-        "expect",
-        "crossover",
-        "along",
-        "ratio",
-        "order",
-        "of",
-        "equals",
-        "rel",
-        "abs",
-        "busbw",
-    ),
-    *(
-        "at_most",
-        "at_least",
-        "between",
-        "seconds",
-        "algorithm",
-        "link.alpha",
-        "inter.bandwidth",
-        "ring.order",
-        "verify",
-    ),
-    *(
-        "parameter_server.servers",
-        "hierarchical.intra",
-        "measured",
-        "timeline",
-        "contributions",
-        "level",
-        "min",
-        "",
-        "a.b",
-    ),
-]
+KEYS = """
+title cluster devices nodes gpus_per_node link intra inter machine alpha overhead bandwidth gamma rank_order collective
+algorithms message root dtype sweep from to factor step points expect crossover along ratio order of equals rel abs busbw
+at_most at_least between seconds algorithm link.alpha inter.bandwidth ring.order verify parameter_server.servers
+hierarchical.intra measured timeline contributions level min a.b
+""".split()
+WORDS = """
+ring tree direct message devices co_located near far auto float64 int8 always all_gather broadcast all_to_all
+reduce_scatter round_robin dgx-b200 0.5% 1e300 { \u2028 \U0001f642
+""".split()
+QUANTITIES = "0 B,4 B,12 B,1 KiB,1 TiB,1e400 B,3 us,0 s,1e-300 s,-1 s,1 B/s,1 GB/s,1e18 B/s,2 ps/B,a: b,".split(",")
+NUMBERS = (0, 1, 2, 3, -1, 8, 16, 2**40, 10**30, -0.0, 0.5, 1e-320, 1e300, 5e-324)
 SCALARS = st.one_of(
-    st.sampled_from(
-        [
-            None,
-            True,
-            False,
-            0,
-            1,
-            2,
-            3,
-            -1,
-            8,
-            16,
-            2**40,
-            10**30,
-            -0.0,
-            0.5,
-            1e-320,
-            1e300,
-            5e-324,
-            "",
-            "ring",
-            "tree",
-            "direct",
-        ]
-        + [
-            "message",
-            "devices",
-            "0 B",
-            "4 B",
-            "12 B",
-            "1 KiB",
-            "1 TiB",
-            "1e400 B",
-            "3 us",
-            "0 s",
-            "1e-300 s",
-            "-1 s",
-            "1 B/s",
-        ]
-        + [
-            "1 GB/s",
-            "1e18 B/s",
-            "2 ps/B",
-            "0.5%",
-            "1e300",
-            "co_located",
-            "near",
-            "far",
-            "auto",
-            "float64",
-            "int8",
-            "always",
-        ]
-        + [
-            "all_gather",
-            "broadcast",
-            "all_to_all",
-            "reduce_scatter",
-            "round_robin",
-            "dgx-b200",
-            "\u2028",
-            "{",
-            "a: b",
-            "🙂",
-        ]
-    ),
+    st.sampled_from([None, True, False, *NUMBERS, *WORDS, *QUANTITIES]),
     st.integers(-5, 20),
     st.text(max_size=5),
 )
@@ -269,11 +152,12 @@ def load(text: str) -> Scenario | None:
     try:
         return load_document(parse_document(decode(text.encode("utf-8", "surrogatepass"), "fuzz.yaml"), "fuzz.yaml"))
     except InputError as error:
-        assert error.source == "fuzz.yaml"
-        for problem in error.problems:
-            assert problem.message
-            assert problem.message.isprintable(), problem
-        return None
+        found = error
+    assert found.source == "fuzz.yaml"
+    for problem in found.problems:
+        assert problem.message
+        assert problem.message.isprintable(), problem
+    return None
 
 
 def is_small(scenario: Scenario) -> bool:
@@ -295,8 +179,7 @@ def assert_finite(value: Any) -> None:
 def assert_runs(scenario: Scenario) -> None:
     try:
         result = run_scenario(scenario)
-    except InputError as error:
-        assert all(problem.message for problem in error.problems)
+    except InputError:  # too large for its engine
         return
     plain = result.to_json()
     assert_finite(plain)

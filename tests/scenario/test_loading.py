@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a scenario and its problems each stand on one line)
 """What a valid scenario file means."""
 
 from __future__ import annotations

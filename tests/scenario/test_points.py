@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -37,7 +38,7 @@ def test_factors(a: float, b: float, factor: float) -> None:
     low, high = sorted((a, b))
     values = expand_factor(low, high, factor)
     assert (values[0], values[-1]) == (low, high)
-    assert all(one < other for one, other in zip(values, values[1:], strict=False))
+    assert all(one < other for one, other in itertools.pairwise(values))
     assert len(values) <= math.log(high / low) / math.log(factor) + 2.001
 
 

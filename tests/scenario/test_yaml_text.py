@@ -1,5 +1,7 @@
+# ruff: noqa: E501  (a scenario and its problems each stand on one line)
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simcollectives.errors import InputError
-from simcollectives.scenario.yaml_text import MAX_PROBLEMS, Document, parse_document, resolve_scalar
+from simcollectives.scenario.yaml_text import MAX_PROBLEMS, parse_document, resolve_scalar
 
 
 def problems(text: str) -> list[str]:
@@ -115,7 +117,7 @@ def test_duplicate_keys_are_all_reported_with_both_lines() -> None:
 
 def test_aliases_are_refused_before_they_expand() -> None:
     bomb = "a: &a [x]\n" + "".join(
-        f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi")
+        f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in itertools.pairwise("abcdefghi")
     )
     found = problems(bomb)
     assert found[0] == "$.a (line 1): the anchor &a is not allowed; leave it out"
@@ -129,25 +131,26 @@ def test_a_value_that_is_wrong_is_marked_and_not_its_neighbours() -> None:
 
 
 def hostile() -> Iterator[tuple[str, str]]:
-    n = 1_040_000
+    n, m = 1_040_000, 290_000
     yield "comments", "# x\n" * (n // 4)
     yield "blank lines", "\n" * n
     yield "one word", "a: " + "x" * n
     yield "words", "a: " + "x " * (n // 2)
     yield "lines of text", "a:\n" + " x\n" * (n // 3)
-    yield "lines of words", "a:\n" + " x y\n" * 49_000
-    yield "nested lists", "a: " + "[" * 40_000
-    yield "nested items", "- " * 49_000
-    yield "tags", ("- !" + "a" * 49_000 + " x\n") * 20
-    yield "keys", "".join(f"a{i}: 1\n" for i in range(49_000))
-    yield "duplicates", "a: 1\n" * 49_000
-    yield "aliases", "- *a\n" * 49_000
-    yield "values", "a: [" + "1, " * 16_000 + "1]"
-    yield "spaces", "a: |\n" + (" " * 1000 + "\n") * 1000
-    yield "long keys", ('"' + "k" * 1000 + '": 1\n') * 1000
-    yield "digits", ("- " + "1" * 49_000 + "\n") * 20
-    yield "open quote", 'a: "' + "\n" * 49_000
-    yield "escapes", 'a: "' + ("\\x41" * 12_000 + "\\\n") * 20 + '"'
+    yield "lines of words", "a:\n" + " x y\n" * 29_000
+    yield "nested lists", "a: " + "[" * 49_000
+    yield "nested items", "- " * 24_000
+    yield "tags", ("- !" + "a" * 49_000 + " x\n") * (m // 49_000)
+    yield "keys", "".join(f"a{i}: 1\n" for i in range(29_000))
+    yield "duplicates", "a: 1\n" * 29_000
+    yield "aliases", "- *a\n" * 29_000
+    yield "values", "a: [" + "1, " * 11_900 + "1]"
+    yield "spaces", "a: |\n" + (" " * 1000 + "\n") * 290
+    yield "commented block", "a: |\n" + (" #" + "x" * 1000 + "\n") * (n // 1003)
+    yield "long keys", ('"' + "k" * 1000 + '": 1\n') * (m // 1006)
+    yield "digits", ("- " + "1" * 49_000 + "\n") * (m // 49_003)
+    yield "open quote", 'a: "' + "\n" * 29_000
+    yield "escapes", 'a: "' + ("\\x41" * 12_000 + "\\\n") * (m // 48_001) + '"'
 
 
 @pytest.mark.parametrize(("name", "text"), [pytest.param(*case, id=case[0]) for case in hostile()])
@@ -155,13 +158,10 @@ def test_no_file_under_1_mib_takes_long(name: str, text: str) -> None:
     assert len(text) <= 1 << 20
     started = time.process_time()
     found = problems(text)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 1.5
     assert len(found) <= MAX_PROBLEMS + 1
 
 
 @given(st.text(alphabet="ab:-?[]{},&*!|>'\"#%@`\\ \n\t0.e~<", max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
-        assert isinstance(parse_document(text, "x"), Document)
-    except InputError as error:
-        assert all(problem.message for problem in error.problems)
+    assert all(problems(text))
