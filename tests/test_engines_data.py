@@ -153,7 +153,7 @@ def test_ranks_that_differ_in_bits_are_found() -> None:
     job = make_job("all_reduce", "naive", Cluster.flat(5, LINK), 4096)
     verify_job(job)
     with pytest.raises(ScheduleError, match="ranks end with different bits"):
-        verify_job(replace(job, algorithm=replace(job.algorithm, same_bits=True)))
+        verify_job(replace(job, algorithm=replace(job.algorithm, same_bits=lambda _options: True)))
 
 
 def test_verify_takes_what_fits_in_memory() -> None:

@@ -96,7 +96,7 @@ def test_bound_of_a_job() -> None:
 @given(
     st.sampled_from(COLLECTIVES),
     st.integers(1, 2000),
-    st.floats(0, 1e15),
+    st.just(0.0) | st.floats(1, 1e15),
     st.floats(1e3, 1e13),
     st.floats(1e-9, 1e6),
 )

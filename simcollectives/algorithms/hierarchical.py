@@ -122,6 +122,11 @@ def _level_costs(
     return both and (LevelCost(cluster.levels[0].name, both[0]), LevelCost(cluster.levels[-1].name, both[1]))
 
 
+def _same_bits(table: Table, options: Options) -> bool:
+    inter, given = _part(options["inter"], "all_reduce", table)
+    return inter.same_bits(given)
+
+
 def algorithms(flat: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
     """Build the hierarchical all-reduce over the algorithms that work inside and between nodes."""
     table = {(a.collective, a.name): a for a in flat}
@@ -141,5 +146,6 @@ def algorithms(flat: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
             ),
             accepts=partial(_accepts, table),
             level_costs=partial(_level_costs, table),
+            same_bits=partial(_same_bits, table),
         ),
     )

@@ -10,7 +10,7 @@ Reference: CMU 15-779 (fall 2025), lecture 12. Assumes that a device may start N
 
 import numpy as np
 
-from simcollectives.algorithms.types import Algorithm, Cost, Options, Placement
+from simcollectives.algorithms.types import Algorithm, Cost, Options, Placement, never
 from simcollectives.schedule.partition import Layout
 from simcollectives.schedule.types import Round, Schedule, make_round, regular_phases
 
@@ -44,6 +44,6 @@ ALGORITHMS = (
         reference="CMU 15-779, lecture 12",
         schedule=schedule,
         cost=cost,
-        same_bits=False,
+        same_bits=never,
     ),
 )

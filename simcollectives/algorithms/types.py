@@ -101,6 +101,16 @@ def any_size(_placement: Placement, _options: Options) -> str | None:
     return None
 
 
+def always(_options: Options) -> bool:
+    """Whatever the options."""
+    return True
+
+
+def never(_options: Options) -> bool:
+    """Whatever the options, not."""
+    return False
+
+
 def powers_of_two(placement: Placement, _options: Options) -> str | None:
     """Accept world sizes that are powers of two."""
     n = placement.world_size
@@ -120,7 +130,8 @@ class Algorithm:
 
     ``cost(world_size, layout, options)`` is the critical path where every pair of ranks has the same link, with the
     message cut into ``layout.chunks`` chunks; None where no form is exact. ``level_costs`` gives the critical path on a
-    cluster of two levels, where one is known. ``same_bits`` tells that all ranks end with identical bits.
+    cluster of two levels, where one is known. ``same_bits(options)`` tells that all ranks end with
+    identical bits.
     """
 
     name: str
@@ -133,7 +144,7 @@ class Algorithm:
     options: tuple[Option, ...] = ()
     accepts: Callable[[Placement, Options], str | None] = any_size
     level_costs: Callable[[Cluster, Layout, int, Options], tuple[LevelCost, ...] | None] | None = None
-    same_bits: bool = True
+    same_bits: Callable[[Options], bool] = always
 
 
 def flat_placement(world_size: int) -> Placement:

@@ -97,14 +97,17 @@ def _back(job: Job, segment: Segment, rank: int, path: _Path) -> int:
         return rank
     ring = RingPhase.of(job, phase)
 
-    def timed_at(step: int) -> TimedRound:
-        return timed_round(job, phase, step) if ring is None else ring.timed(step)
-
-    if segment.growth is not None:
-        return _back_through_growth(segment, rank, path, timed_at(segment.first), job.layout.even)
+    if segment.growth is not None and ring is not None:
+        return _back_through_growth(segment, rank, path, ring, job.layout.even)
+    if ring is not None:
+        clocks: list[FloatArray] = []
+        ring.walk(segment.start, segment.first, segment.steps, skip=False, entered=clocks)
+        for number in range(segment.steps - 1, -1, -1):
+            rank = _predecessor(ring.timed_at(segment.first + number, rank), clocks[number], rank, path)
+        return rank
     rounds, clock = [], segment.start
     for step in range(segment.first, segment.first + segment.steps):
-        timed = timed_at(step)
+        timed = timed_round(job, phase, step)
         rounds.append((timed, clock))
         clock = advance(clock, timed)
     for timed, entered in reversed(rounds):
@@ -124,7 +127,7 @@ def _predecessor(timed: TimedRound, entered: FloatArray, rank: int, path: _Path,
     return src if entered[src] > entered[dst] else dst
 
 
-def _back_through_growth(segment: Segment, rank: int, path: _Path, timed: TimedRound, even: bool) -> int:
+def _back_through_growth(segment: Segment, rank: int, path: _Path, ring: RingPhase, even: bool) -> int:
     """Every round is the same, after turning the ranks by one a step where the bytes rotate."""
     n = len(segment.start)
     known: dict[int, tuple[int, _Path]] = {}
@@ -133,7 +136,7 @@ def _back_through_growth(segment: Segment, rank: int, path: _Path, timed: TimedR
         here = (rank - turn) % n
         if here not in known:
             one = _Path(len(path.latency))
-            known[here] = (_predecessor(timed, segment.start, here, one), one)
+            known[here] = (_predecessor(ring.timed_at(segment.first, here), segment.start, here, one), one)
         before, one = known[here]
         rank = (before + turn) % n
         path.latency = [a + b for a, b in zip(path.latency, one.latency, strict=True)]

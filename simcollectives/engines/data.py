@@ -188,7 +188,9 @@ def verify_job(job: Job) -> None:
             mine = slice(int(part[rank]), int(part[rank + 1])) if expected.by_part else slice(None)
             _compare(job, rank, output, expected, mine)
     held = [output for output in outputs if output is not None]
-    alike = job.schedule.collective in ("all_reduce", "all_gather", "broadcast") and job.algorithm.same_bits
+    alike = job.schedule.collective in ("all_reduce", "all_gather", "broadcast") and job.algorithm.same_bits(
+        job.options
+    )
     if alike and any(output.tobytes() != held[0].tobytes() for output in held[1:]):
         raise ScheduleError(f"{job.label}: ranks end with different bits")
 

@@ -111,6 +111,16 @@ class RingPhase:
         """Bytes on each edge."""
         return self._first.bytes if self._even else np.roll(self._first.bytes, step)
 
+    def timed_at(self, step: int, rank: int) -> TimedRound:
+        """The two messages of one rank in one round."""
+        edges = np.array([(rank - 1) % self._ranks, rank])
+        first = self._first
+        message_bytes = first.bytes[edges if self._even else (edges - step) % self._ranks]
+        seconds = alone_seconds(first.latency[edges], message_bytes.astype(np.float64), self._bandwidth[edges])
+        reduction = self._gamma * message_bytes.astype(np.float64) if self._gamma else None
+        ends = first.src[edges], first.dst[edges], first.level[edges]
+        return TimedRound(*ends, message_bytes, first.latency[edges], seconds, reduction)
+
     def timed(self, step: int) -> TimedRound:
         """One round, as ``timed_round`` makes it."""
         message_bytes = self.bytes_at(step)
@@ -119,8 +129,10 @@ class RingPhase:
         first = self._first
         return TimedRound(first.src, first.dst, first.level, message_bytes, first.latency, seconds, reduction)
 
-    def walk(self, clock: FloatArray, step: int, count: int, *, skip: bool) -> tuple[FloatArray, int, float | None]:
-        """Play up to ``count`` rounds.
+    def walk(
+        self, clock: FloatArray, step: int, count: int, *, skip: bool, entered: list[FloatArray] | None = None
+    ) -> tuple[FloatArray, int, float | None]:
+        """Play up to ``count`` rounds; ``entered`` is given the clocks at which ranks enter each.
 
         Returns the clocks, the rounds played, and the seconds that every further round adds to every rank (after
         rotating them by one where bytes rotate) once that is a constant.
@@ -134,6 +146,8 @@ class RingPhase:
         looks = skip and (self._even or self._same_links)
         for played in range(1, count + 1):
             before = inner.copy() if looks and played % CHECK_EVERY == 0 else None
+            if entered is not None:
+                entered.append(inner.copy())
             np.maximum(here, there, out=edges)
             edges += seconds
             np.maximum(left, right, out=inner)

@@ -1,6 +1,6 @@
 """Collecting everything that is wrong with a scenario, each problem with its place, line, rule and remedy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -72,13 +72,25 @@ class Context:
         for problem in error.problems:
             self.add(path, problem.message)
 
-    def limited(self, problems: list[tuple[Path, str]], what: str) -> None:
-        """Note at most ten problems of one kind, and how many more there are."""
-        for path, message in problems[:MAX_OF_A_KIND]:
+    def limited(self, path: Path, problems: Iterable[str | None], is_worn: Callable[[], bool]) -> bool:
+        """Note at most ten different problems of one kind, and how many more there are; return whether there are any.
+
+        Where ``is_worn()`` says so, the rest is not looked at.
+        """
+        found: dict[str, None] = {}
+        ended = False
+        for problem in problems:
+            if problem is not None:
+                found[problem] = None
+            if len(found) > MAX_OF_A_KIND and is_worn():
+                ended = True
+                break
+        for message in list(found)[:MAX_OF_A_KIND]:
             self.add(path, message)
-        if len(problems) > MAX_OF_A_KIND:
-            path, _ = problems[MAX_OF_A_KIND]
-            self.add(path, f"{len(problems) - MAX_OF_A_KIND} more {what} with the like problem")
+        if len(found) > MAX_OF_A_KIND:
+            count = f"at least {len(found) - MAX_OF_A_KIND}" if ended else f"{len(found) - MAX_OF_A_KIND}"
+            self.add(path, f"{count} more points with the like problem")
+        return bool(found)
 
     def take(self, path: Path, read: Callable[[], Result]) -> Result | None:
         """Return what ``read`` returns; where it raises InputError, note its problems and return None."""

@@ -10,23 +10,25 @@ from simcollectives.engines import DTYPES, check_engine, closed_form, make_job
 from simcollectives.engines.data import MAX_HELD_BYTES
 from simcollectives.engines.job import count_elements
 from simcollectives.errors import InputError
-from simcollectives.scenario.build import build_cluster, message_at, options_at, restricted
+from simcollectives.scenario.build import build_cluster, is_option, message_at, options_at, restricted
 from simcollectives.scenario.keys import point_text
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, CollectiveSettings, Point
 from simcollectives.units import format_bytes
 
+_ENOUGH_WORK = 5_000_000
 _QUICK_WORLD_SIZE = 1024  # up to here a schedule is made to count its messages
 
 
 @dataclass
 class Fits:
-    """Answers, each thought out once, for the sections of one scenario."""
+    """Answers, each thought out once, for the sections of one scenario. ``work`` counts the ranks looked at."""
 
     cluster: ClusterSettings
     collective: CollectiveSettings
     engine: str = "auto"
     verify: str = "auto"
-    _clusters: dict[Hashable, Cluster | str] = field(default_factory=dict)
+    work: int = 0
+    _cluster: tuple[Hashable, Cluster | str] | None = None  # only the last one: large clusters hold large arrays
     _reasons: dict[Hashable, str | None] = field(default_factory=dict)
 
     def reason(self, entry: AlgorithmEntry, point: Point) -> str | None:
@@ -39,7 +41,7 @@ class Fits:
             return _text(error)
         placed = {name: value for name, value in mine.items() if name != "message"}
         key = frozenset(placed.items())
-        cluster = self._cluster(key, mine)
+        cluster = self._cluster_at(frozenset(item for item in key if not is_option(item[0])), mine)
         if isinstance(cluster, str):
             return _at(placed, cluster)
         exact = message if self.engine == "closed_form" else None
@@ -51,22 +53,29 @@ class Fits:
         reason = self._memory_reason(cluster, message)
         return None if reason is None else _at(mine, reason)
 
-    def _cluster(self, key: Hashable, point: Point) -> Cluster | str:
-        if key not in self._clusters:
+    @property
+    def worn(self) -> bool:
+        """Whether so much was looked into that a list of problems had better end."""
+        return self.work > _ENOUGH_WORK
+
+    def _cluster_at(self, key: Hashable, point: Point) -> Cluster | str:
+        if self._cluster is None or self._cluster[0] != key:
             try:
-                self._clusters[key] = build_cluster(self.cluster, point)
+                self._cluster = key, build_cluster(self.cluster, point)
             except InputError as error:
-                self._clusters[key] = _text(error)
-        return self._clusters[key]
+                self._cluster = key, _text(error)
+        return self._cluster[1]
 
     def _job_reason(self, entry: AlgorithmEntry, point: Point, cluster: Cluster, message: int) -> str | None:
         name, dtype = self.collective.name, self.collective.dtype
         try:
+            self.work += cluster.world_size
             options: dict[str, Any] = options_at(self.collective, entry, point)
             check_fits(find_algorithm(name, entry.name), cluster, options)
             if self.engine == "closed_form":
                 closed_form(name, entry.name, cluster, message, options, dtype)
             elif cluster.world_size <= _QUICK_WORLD_SIZE:
+                self.work += cluster.world_size**2
                 check_engine(make_job(name, entry.name, cluster, DTYPES[dtype], options, dtype), self.engine)
         except InputError as error:
             return _text(error)

@@ -115,6 +115,4 @@ def _all_fit(namer: Namer, path: Path, pair: tuple[Selector, Selector], along: s
     if fits is None:
         return False
     found = (fits.reason(run.entry, {**run.point, along: value}) for value in grid for run in pair)
-    reasons = [(path, reason) for reason in dict.fromkeys(found) if reason is not None]
-    namer.context.limited(reasons, "points")
-    return not reasons
+    return not namer.context.limited(path, found, lambda: fits.worn)

@@ -8,7 +8,7 @@ from typing import Any
 from simcollectives.algorithms import find_algorithm, resolve_options
 from simcollectives.errors import InputError, show_value
 from simcollectives.scenario.build import is_free, is_option, owner, settings_value
-from simcollectives.scenario.context import Context
+from simcollectives.scenario.context import Context, unknown_key
 from simcollectives.scenario.fits import Fits
 from simcollectives.scenario.keys import value_text
 from simcollectives.scenario.load_collective import checked_options, whole_message
@@ -95,8 +95,10 @@ class Namer:
             try:
                 kind = self.table.kind(key)
             except InputError as error:
-                if "unknown key" in str(error) and (near := suggestion(key, [*self.table.known, *own])):
-                    self.context.add(here, f"unknown key; {near}")
+                if key == "collective":
+                    self.context.add(here, f"every run is of the scenario's own {self.collective.name}; leave it out")
+                elif "unknown key" in str(error):
+                    self.context.add(here, unknown_key(key, [*self.table.known, *own]))
                 else:
                     self.context.add_error(here, error)
                 continue

@@ -189,5 +189,4 @@ def _check_points(context: Context, namer: Namer, fits: Fits) -> None:
                 context.add(path, reason.rpartition(": ")[2] if rooted else reason)
     for index, sweep in enumerate(namer.sweeps):
         found = (fits.reason(entry, point) for point in sweep_points([sweep]) for entry in collective.algorithms)
-        path = _sweep_path(namer, index)
-        context.limited([(path, reason) for reason in dict.fromkeys(found) if reason is not None], "points")
+        context.limited(_sweep_path(namer, index), found, lambda: fits.worn)

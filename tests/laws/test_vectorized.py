@@ -25,7 +25,7 @@ from tests.laws.cases import (
     two_level,
 )
 
-SHAPES = ((1, 4), (3, 1), (2, 2), (2, 3), (4, 2), (3, 4))
+SHAPES = ((2, 3), (4, 2))
 
 
 def check(job: Job) -> None:
@@ -49,11 +49,11 @@ def check(job: Job) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_vectorized_equals_event(variant: Variant) -> None:
-    clusters = [flat(n) for n in (1, 2, 3, 5, 8, 13, 16)]
+    clusters = [flat(n) for n in (1, 3, 8, 13)]
     clusters += [two_level(*shape, order) for shape in SHAPES for order in rank_orders(*shape)]
     for cluster in clusters:
         if fits(variant, cluster):
-            for elements in (cluster.world_size - 1, 5 * cluster.world_size + 3, 8 * cluster.world_size):
+            for elements in (5 * cluster.world_size + 3, 8 * cluster.world_size):
                 check(job_of(variant, cluster, elements))
 
 
