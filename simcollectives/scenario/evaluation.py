@@ -135,5 +135,6 @@ def _values_of(run: Run) -> dict[str, Any]:
         "message_bytes": run.message_bytes,
         "bottleneck": run.bottleneck,
         "engine": run.engine,
+        "engine_reason": run.engine_reason,
         **{name: _metric(run, name) for name in METRICS},
     }
