@@ -182,14 +182,13 @@ class _Play:
     def _path_after(self, live: _LiveRound, i: int) -> Path:
         """The path of the rank that message i was the last for."""
         path = live.path[i].copy()
-        level = 2 * live.level[i]
-        latency = live.latency[i]
+        level, seconds = 2 * live.level[i], live.alone[i]
+        bandwidth = seconds - live.latency[i]
         if live.shares[i]:
-            flowing = live.alone[i] - live.alpha[i]
             work = live.bytes[i] + live.overhead_bytes[i]
-            latency = live.alpha[i] + (flowing * (live.overhead_bytes[i] / work) if work else 0.0)
-        path[level] += latency
-        path[level + 1] += live.alone[i] - latency
+            bandwidth = (seconds - live.alpha[i]) * (live.bytes[i] / work) if live.bytes[i] else 0.0
+        path[level] += seconds - bandwidth
+        path[level + 1] += bandwidth
         return path
 
     def _record(self, live: _LiveRound, i: int) -> None:

@@ -254,7 +254,6 @@ def test_a_faster_link_never_lengthens_a_private_run(
     assert after <= before * (1 + tolerance(job.schedule.rounds)), describe(job)
 
 
-@pytest.mark.xfail(strict=True, reason="what rounding leaves of an empty message on a shared port counts as bandwidth")
 def test_no_part_is_negative_where_nothing_is_sent() -> None:
     """Found by Hypothesis: alpha after alpha, the clock is a few ulp off the sum, and no bytes to put them on."""
     link = Link(0.0008823972617555458, 1e6)
