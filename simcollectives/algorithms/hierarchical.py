@@ -118,6 +118,8 @@ def _cost(table: Table, n: int, layout: Layout, options: Options) -> Cost | None
 def _level_costs(
     table: Table, cluster: Cluster, layout: Layout, _itemsize: int, options: Options
 ) -> tuple[LevelCost, ...] | None:
+    if len(cluster.levels) > 2:
+        return None
     both = _costs(table, cluster.nodes, cluster.gpus_per_node, layout, options)
     return both and (LevelCost(cluster.levels[0].name, both[0]), LevelCost(cluster.levels[-1].name, both[1]))
 

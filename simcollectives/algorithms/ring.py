@@ -15,7 +15,8 @@ Reference: Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009). Assumes f
 import numpy as np
 
 from simcollectives.algorithms.types import Algorithm, Cost, LevelCost, Options, Placement
-from simcollectives.cluster.types import Cluster, message_seconds
+from simcollectives.cluster.link import message_seconds
+from simcollectives.cluster.types import Cluster
 from simcollectives.schedule.combinators import concatenate
 from simcollectives.schedule.partition import Layout
 from simcollectives.schedule.types import Phases, Round, Schedule, make_round, regular_phases
@@ -70,9 +71,8 @@ def _algorithm(collective: str, formula: str) -> Algorithm:
             return (LevelCost(cluster.levels[0].name, cost(cluster.world_size, layout, options)),)
         if not layout.even:
             return None
-        node = cluster.device_of_rank // cluster.gpus_per_node
-        crosses = node != np.roll(node, -1)
-        used = [level for level, edges in zip(cluster.levels, (~crosses, crosses), strict=True) if np.any(edges)]
+        rank = np.arange(cluster.world_size)
+        used = [cluster.levels[i] for i in np.unique(cluster.network.levels_crossed(rank, (rank + 1) % len(rank)))]
         chunk_bytes = layout.head(1) * itemsize
         slowest = max(used, key=lambda level: message_seconds(level.link, chunk_bytes))
         return (LevelCost(slowest.name, cost(cluster.world_size, layout, options)),)

@@ -1,7 +1,29 @@
 """What the hardware is: links, devices, clusters, routes and named machines."""
 
+from simcollectives.cluster.graph import FullMesh, Graph, Torus, Wiring
+from simcollectives.cluster.link import Device, Link, message_seconds
 from simcollectives.cluster.machines import Machine, list_machines, load_machine
+from simcollectives.cluster.network import Level, Network, Routes
 from simcollectives.cluster.rank_order import RankOrder
-from simcollectives.cluster.types import Cluster, Device, Level, Link, Routes
+from simcollectives.cluster.types import Cluster
+from simcollectives.cluster.unequal import Change, Uplink
 
-__all__ = ["Cluster", "Device", "Level", "Link", "Machine", "RankOrder", "Routes", "list_machines", "load_machine"]
+__all__ = [
+    "Change",
+    "Cluster",
+    "Device",
+    "FullMesh",
+    "Graph",
+    "Level",
+    "Link",
+    "Machine",
+    "Network",
+    "RankOrder",
+    "Routes",
+    "Torus",
+    "Uplink",
+    "Wiring",
+    "list_machines",
+    "load_machine",
+    "message_seconds",
+]

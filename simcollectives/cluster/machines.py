@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from simcollectives.cluster.types import Device, Link
+from simcollectives.cluster.link import Device, Link
 from simcollectives.errors import ClusterError
 from simcollectives.units import parse_bandwidth, parse_bytes, parse_flops_per_second, parse_seconds
 

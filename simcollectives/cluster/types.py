@@ -1,7 +1,9 @@
-"""Links, devices and clusters of them.
+"""Clusters of devices.
 
-A cluster is flat (every pair of devices on one kind of link) or two-level: fast links inside a node, and a network
-interface for each device between nodes. Every device has one full-duplex port per level, separate from its others.
+A cluster has levels of links, from the innermost to the outermost: flat (one level), two-level (fast links inside a
+node, a network port for each device between nodes), or more. At every level a device has one full-duplex port, separate
+from its others, unless the level is a graph of links between pairs. Uplinks are what several devices share on the way
+out; changes make ranks or links unequal.
 """
 
 import math
@@ -12,91 +14,19 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from simcollectives.cluster.graph import FullMesh, Torus
+from simcollectives.cluster.link import Device, Link
+from simcollectives.cluster.network import Level, Network, Routes
 from simcollectives.cluster.rank_order import RankOrder, checked_rank_order, device_of_rank
+from simcollectives.cluster.unequal import Change, Uplink, checked_changes, checked_uplinks, rank_factors
 from simcollectives.errors import ClusterError, Problem
 from simcollectives.schedule.types import IntArray
 
 FloatArray = npt.NDArray[np.float64]
 
+__all__ = ["Cluster", "Level", "Routes"]
+
 MAX_DEVICES = 1 << 24
-
-
-@dataclass(frozen=True)
-class Link:
-    """One direction of a link: a message of n bytes alone takes ``alpha + overhead + n / bandwidth``.
-
-    ``alpha`` seconds pass with nothing occupied; ``bandwidth`` is in bytes per second; ``overhead`` is the seconds that
-    each message occupies the port beside its bytes.
-
-    Raises:
-        ClusterError: a value is not finite, alpha or overhead is negative, or bandwidth is not positive.
-    """
-
-    alpha: float
-    bandwidth: float
-    overhead: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        problems = [
-            Problem(name, f"{value!r} s is not a latency; it must be 0 or more and finite")
-            for name, value in (("alpha", self.alpha), ("overhead", self.overhead))
-            if not (_is_number(value) and 0 <= value < math.inf)
-        ]
-        if not (_is_number(self.bandwidth) and 0 < self.bandwidth < math.inf):
-            rule = "it must be more than 0 and finite"
-            problems.append(Problem("bandwidth", f"{self.bandwidth!r} B/s is not a bandwidth; {rule}"))
-        if problems:
-            raise ClusterError(problems)
-
-
-def message_seconds(link: Link, message_bytes: float) -> float:
-    """Seconds that one message alone takes on a link."""
-    return link.alpha + link.overhead + message_bytes / link.bandwidth
-
-
-@dataclass(frozen=True)
-class Device:
-    """One accelerator. ``peak_flops`` is FLOP/s by dtype; ``reduction_seconds_per_byte`` is gamma, paid by receivers.
-
-    Fields that a machine's data sheet does not give are None.
-    """
-
-    name: str = "device"
-    peak_flops: tuple[tuple[str, float], ...] = ()
-    memory_bytes: float | None = None
-    memory_bandwidth: float | None = None
-    host_link_bandwidth: float | None = None
-    reduction_seconds_per_byte: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Check gamma."""
-        gamma = self.reduction_seconds_per_byte
-        if not (_is_number(gamma) and 0 <= gamma < math.inf):
-            raise ClusterError([Problem("gamma", f"{gamma!r} s/B is not a reduction time; it must be 0 or more")])
-
-
-@dataclass(frozen=True)
-class Level:
-    """A class of links; levels go from the innermost to the outermost."""
-
-    name: str
-    link: Link
-
-
-@dataclass(frozen=True)
-class Routes:
-    """What the messages of a round cross; one row a message.
-
-    ``level`` is the outermost level crossed, whose alpha and overhead count; ``bandwidth`` is the least capacity on the
-    way; ``resources`` [message, hop] numbers the directed ports.
-    """
-
-    level: IntArray
-    alpha: FloatArray
-    overhead: FloatArray
-    bandwidth: FloatArray
-    resources: IntArray
 
 
 @dataclass(frozen=True)
@@ -112,6 +42,8 @@ class Cluster:
     rank_order: RankOrder = "node_major"
     device: Device = field(default_factory=Device)
     name: str | None = None
+    uplinks: tuple[Uplink, ...] = ()
+    changes: tuple[Change, ...] = ()
 
     @classmethod
     def flat(
@@ -124,7 +56,7 @@ class Cluster:
         """
         _check_counts(devices=devices)
         order = checked_rank_order(rank_order, 1, devices)
-        return cls(1, devices, (Level("link", link),), order, device or Device())
+        return cls(1, devices, (Level("link", link, devices),), order, device or Device())
 
     @classmethod
     def two_level(
@@ -156,12 +88,72 @@ class Cluster:
             problems.append(Problem("inter", f"{other} cannot reach each other: {nodes} nodes need a link, inter"))
         if problems:
             raise ClusterError(problems)
-        used = [("intra", intra if gpus_per_node > 1 or nodes == 1 else None), ("inter", inter if nodes > 1 else None)]
-        levels = tuple(Level(level, link) for level, link in used if link is not None)
-        if not levels:
-            levels = (Level("intra", intra or inter or Link(0.0, 1.0)),)
         order = checked_rank_order(rank_order, nodes, gpus_per_node)
+        used = [("intra", intra, gpus_per_node)] if gpus_per_node > 1 or nodes == 1 else []
+        used += [("inter", inter, nodes)] if nodes > 1 else []
+        # A single device sends nothing: any link will do.
+        levels = tuple(Level(level, link or inter or Link(0.0, 1.0), size) for level, link, size in used)
         return cls(nodes, gpus_per_node, levels, order, device or Device(), name)
+
+    @classmethod
+    def layered(
+        cls,
+        levels: Sequence[Level],
+        *,
+        rank_order: RankOrder | Sequence[int] = "node_major",
+        device: Device | None = None,
+        name: str | None = None,
+    ) -> "Cluster":
+        """Any number of levels, the innermost first; the first is the node.
+
+        Raises:
+            ClusterError: sizes, names or graphs do not fit; all problems at once.
+        """
+        _check_counts(**{level.name: level.size for level in levels})
+        problems = []
+        names = [level.name for level in levels]
+        for index, level in enumerate(levels):
+            if names.count(level.name) > 1:
+                problems.append(Problem(f"levels[{index}]", f"{level.name!r} is the name of two levels"))
+            if level.ports_of is not None and level.ports_of not in names[:index]:
+                problems.append(Problem(f"levels[{index}].ports_of", f"{level.ports_of!r} is not a level further in"))
+            if level.graph is not None and (index > 0 or level.graph.devices != level.size):
+                problems.append(Problem(f"levels[{index}].graph", "a graph joins all devices of the innermost level"))
+        if not levels:
+            problems.append(Problem("levels", "a cluster has at least one level"))
+        if problems:
+            raise ClusterError(problems)
+        inner, outer = levels[0].size, math.prod(level.size for level in levels[1:])
+        order = checked_rank_order(rank_order, outer, inner)
+        return cls(outer, inner, tuple(levels), order, device or Device(), name)
+
+    @classmethod
+    def full_mesh(cls, devices: int, link: Link, *, rank_order: RankOrder | Sequence[int] = "node_major") -> "Cluster":
+        """One link for every ordered pair of devices, and no other limit.
+
+        Raises:
+            ClusterError: the number of devices or the rank order is not valid.
+        """
+        _check_counts(devices=devices)
+        return cls.layered([Level("link", link, devices, FullMesh(devices))], rank_order=rank_order)
+
+    @classmethod
+    def torus(
+        cls,
+        sizes: Sequence[int],
+        link: Link,
+        *,
+        wraps: bool = True,
+        rank_order: RankOrder | Sequence[int] = "node_major",
+    ) -> "Cluster":
+        """A grid of devices with links between neighbours; ``wraps`` closes every dimension to a ring.
+
+        Raises:
+            ClusterError: a size or the rank order is not valid.
+        """
+        _check_counts(**{f"sizes[{i}]": size for i, size in enumerate(sizes)})
+        graph = Torus(tuple(sizes), wraps)
+        return cls.layered([Level("link", link, graph.devices, graph)], rank_order=rank_order)
 
     @classmethod
     def machine(cls, name: str, nodes: int = 1, *, rank_order: RankOrder | Sequence[int] = "node_major") -> "Cluster":
@@ -201,8 +193,8 @@ class Cluster:
 
     @property
     def uniform_link(self) -> Link | None:
-        """The link that every pair of ranks uses, or None where there are several kinds."""
-        return self.levels[0].link if len(self.levels) == 1 else None
+        """The link that every pair of ranks uses, each port alike; None where links or ports are not all the same."""
+        return self.levels[0].link if len(self.levels) == 1 and self.network.plain else None
 
     def level(self, name: str) -> Level:
         """Look a level up by name.
@@ -219,7 +211,7 @@ class Cluster:
     def with_link(self, level_name: str, link: Link) -> "Cluster":
         """Return the same cluster with another link at one level."""
         self.level(level_name)
-        levels = tuple(Level(x.name, link) if x.name == level_name else x for x in self.levels)
+        levels = tuple(replace(x, link=link) if x.name == level_name else x for x in self.levels)
         return replace(self, levels=levels)
 
     def with_servers(self, servers: int) -> "Cluster":
@@ -237,64 +229,75 @@ class Cluster:
         order = self.rank_order
         if not isinstance(order, str):
             order = (*order, *range(self.world_size, self.world_size + servers))
-        return replace(self, gpus_per_node=self.gpus_per_node + servers, rank_order=order)
+        devices = self.gpus_per_node + servers
+        return replace(self, gpus_per_node=devices, levels=(replace(self.levels[0], size=devices),), rank_order=order)
 
-    def levels_crossed(self, src: IntArray, dst: IntArray) -> IntArray:
-        """Outermost level that messages from ranks ``src`` to ranks ``dst`` cross; one entry a message."""
-        if len(self.levels) == 1:
-            return np.zeros(len(src), dtype=np.int64)
-        node = self.device_of_rank // self.gpus_per_node
-        crossed: IntArray = (node[src] != node[dst]).astype(np.int64)
-        return crossed
+    def with_uplinks(self, *uplinks: Uplink) -> "Cluster":
+        """Return the cluster with resources that several devices share.
+
+        Raises:
+            ClusterError: an uplink does not fit the cluster.
+        """
+        names = [level.name for level in self.levels]
+        return replace(self, uplinks=self.uplinks + checked_uplinks(uplinks, names, self.gpus_per_node))
+
+    def with_changes(self, *changes: Change) -> "Cluster":
+        """Return the cluster with slower or faster ranks and links.
+
+        Raises:
+            ClusterError: a change does not fit the cluster.
+        """
+        names = [level.name for level in self.levels]
+        return replace(self, changes=self.changes + checked_changes(changes, names, self.world_size))
+
+    @cached_property
+    def network(self) -> Network:
+        """The directed resources, and the routes of messages over them."""
+        return Network(self.levels, self.device_of_rank, self.gpus_per_node, self.uplinks, self.changes)
 
     def routes(self, src: IntArray, dst: IntArray) -> Routes:
-        """Ports that messages from ranks ``src`` to ranks ``dst`` cross."""
-        level = self.levels_crossed(src, dst)
-        source, destination = self.device_of_rank[src], self.device_of_rank[dst]
-        alpha, bandwidth, overhead = self.link_columns
-        resources = np.stack([self._port(source, level, 0), self._port(destination, level, 1)], axis=1)
-        return Routes(level, alpha[level], overhead[level], bandwidth[level], resources)
-
-    def _port(self, device: IntArray, level: IntArray, direction: int) -> IntArray:
-        result: IntArray = (device * len(self.levels) + level) * 2 + direction
-        return result
-
-    @property
-    def resource_count(self) -> int:
-        """Number of directed ports."""
-        return self.world_size * len(self.levels) * 2
+        """Directed resources that messages from ranks ``src`` to ranks ``dst`` cross."""
+        return self.network.routes(src, dst)
 
     @cached_property
-    def resource_capacity(self) -> FloatArray:
-        """[resource]: bytes per second of each directed port."""
-        bandwidth = np.repeat([level.link.bandwidth for level in self.levels], 2)
-        return np.tile(bandwidth, self.world_size).astype(np.float64)
-
-    def resource_level(self, resource: int) -> int:
-        """Level of a directed port."""
-        return (resource // 2) % len(self.levels)
+    def gamma_of_rank(self) -> FloatArray:
+        """[rank]: seconds of reduction a byte."""
+        factors = np.ones(self.world_size)
+        for change in self.changes:
+            if change.rank is not None:
+                factors[change.rank] *= change.gamma
+        return factors * self.device.reduction_seconds_per_byte
 
     @cached_property
-    def link_columns(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Alpha, bandwidth and overhead, each by level."""
-        links = [level.link for level in self.levels]
-        return (
-            np.array([link.alpha for link in links], dtype=np.float64),
-            np.array([link.bandwidth for link in links], dtype=np.float64),
-            np.array([link.overhead for link in links], dtype=np.float64),
-        )
+    def port_bandwidths(self) -> FloatArray:
+        """[device]: bytes per second of all its ports or edges together, one direction."""
+        total = np.zeros(self.world_size)
+        for level in self.levels:
+            if level.ports_of is not None:
+                continue
+            factor = rank_factors(self.changes, "bandwidth", level.name, self.world_size)
+            lanes = 1.0 if level.graph is None else level.graph.lanes_out()
+            total += lanes * level.link.bandwidth * np.maximum(factor, 1.0 if level.graph is not None else 0.0)
+        return total
 
     @property
-    def port_bandwidth(self) -> float:
-        """Bytes per second of all ports of one device together, one direction."""
-        return sum(level.link.bandwidth for level in self.levels)
-
-    @property
-    def node_bandwidth(self) -> float | None:
-        """Bytes per second out of one node, or None where there is one node."""
-        if self.nodes == 1:
-            return None
-        return self.levels[-1].link.bandwidth * self.gpus_per_node
+    def cuts(self) -> tuple[tuple[int, float], ...]:
+        """(devices of a group, bytes per second out of the group): what bounds how fast data leave nodes and units."""
+        found = []
+        if self.nodes > 1:
+            outer = [level for level in self.levels[1:] or self.levels if level.ports_of is None]
+            widest = max((change.bandwidth for change in self.changes), default=1.0)
+            found.append(
+                (self.gpus_per_node, sum(x.link.bandwidth for x in outer) * self.gpus_per_node * max(widest, 1.0))
+            )
+        names = [level.name for level in self.levels]
+        for uplink in self.uplinks:
+            # All that leaves a unit of ``level`` below crosses the uplinks of the units in it, or of the one around it.
+            inner = math.prod(level.size for level in self.levels[: names.index(uplink.level)])
+            size = math.lcm(inner, uplink.devices)
+            if uplink.devices and self.world_size % size == 0 and size < self.world_size:
+                found.append((size, uplink.bandwidth * (size // uplink.devices)))
+        return tuple(found)
 
 
 def _check_counts(**counts: object) -> None:
@@ -306,7 +309,3 @@ def _check_counts(**counts: object) -> None:
         problems.append(Problem(next(iter(counts)), f"more than {MAX_DEVICES} devices are not supported"))
     if problems:
         raise ClusterError(problems)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simcollectives.algorithms.types import Options
-from simcollectives.cluster.types import Cluster, Link
+from simcollectives.cluster.link import Link
+from simcollectives.cluster.types import Cluster
 from simcollectives.engines.job import DTYPES, Job, make_job
 from simcollectives.errors import InputError, Problem, ScheduleError
 from simcollectives.schedule.collectives import COLLECTIVES

@@ -75,10 +75,10 @@ class _Play:
 
     def __init__(self, job: Job, record: bool) -> None:
         self.job = job
-        self.network = job.network
-        self.gamma = job.cluster.device.reduction_seconds_per_byte
+        self.cluster, self.network = job.network, job.network.network
+        self.gamma = job.network.gamma_of_rank.tolist()
         self.env = simpy.Environment()
-        self.flows = FairNetwork(self.env, job.network.resource_capacity, self._flow_done)
+        self.flows = FairNetwork(self.env, self.network.capacity, self._flow_done)
         self.sent = np.zeros((len(job.network.levels), job.schedule.devices), dtype=np.int64)
         channels = job.schedule.channels
         self.rounds = [sum(phase.steps for phase in channel) for channel in channels]
@@ -90,7 +90,7 @@ class _Play:
         self.rows: list[tuple[Any, ...]] | None = [] if record else None
 
     def run(self) -> Parts:
-        levels = len(self.network.levels)
+        levels = len(self.cluster.levels)
         processes = 0
         for channel, rounds in enumerate(self.rounds):
             if rounds:
@@ -101,11 +101,11 @@ class _Play:
         if len(self.ends) != processes:
             raise ScheduleError(f"{self.job.label}: {processes - len(self.ends)} ranks never finished")
         seconds, path = max(self.ends, key=lambda end: end[0], default=(0.0, [0.0] * (2 * levels + 1)))
-        names = tuple(level.name for level in self.network.levels)
+        names = tuple(level.name for level in self.cluster.levels)
         return _parts(names, seconds, path)
 
     def _rank(self, rank: int, channel: int, path: Path) -> Generator[simpy.Event, None, None]:
-        env, gamma, live_rounds, gate = self.env, self.gamma, self.live[channel], self.gates[channel][rank]
+        env, gamma, live_rounds, gate = self.env, self.gamma[rank], self.live[channel], self.gates[channel][rank]
         for number in range(self.rounds[channel]):
             live = live_rounds.get(number) or self._next_round(channel)
             live.ranks_left -= 1
@@ -194,7 +194,7 @@ class _Play:
     def _record(self, live: _LiveRound, i: int) -> None:
         if self.rows is None:
             return
-        src, dst, level = live.src[i], live.dst[i], self.network.levels[live.level[i]].name
+        src, dst, level = live.src[i], live.dst[i], self.cluster.levels[live.level[i]].name
         when = (live.started[i], self.env.now, live.bytes[i])
         self.rows.append((src, f"send {level}", f"to {dst}", *when, dst, live.number, live.channel))
         self.rows.append((dst, f"receive {level}", f"from {src}", *when, src, live.number, live.channel))
@@ -205,16 +205,18 @@ class _Play:
         self.made[channel] += 1
         routes = self.network.routes(messages.src, messages.dst)
         np.add.at(self.sent, (routes.level, messages.src), messages.bytes)
-        # Ports belong to one device, which is in one round of a channel at a time: only this round's messages meet.
-        load = np.bincount(routes.resources.reshape(-1), minlength=self.network.resource_count)
-        shares = np.any(load[routes.resources] > 1, axis=1) | (len(self.rounds) > 1)
+        # What one device owns carries one round of a channel at a time: there only this round's messages can meet.
+        load = np.bincount(routes.resources.reshape(-1), minlength=len(self.network.capacity))
+        load[-1] = 0
+        meet = (load > 1) | ~self.network.owned | (len(self.rounds) > 1)
+        shares = np.any(meet[routes.resources], axis=1)
         latency = routes.alpha + routes.overhead
         src, dst = messages.src.tolist(), messages.dst.tolist()
         messages_at: dict[int, list[int]] = {}
         for i, (s, d) in enumerate(zip(src, dst, strict=True)):
             messages_at.setdefault(s, []).append(i)
             messages_at.setdefault(d, []).append(i)
-        reduced = np.bincount(messages.dst, messages.reduced_bytes) if self.gamma and len(dst) else np.zeros(0)
+        reduced = np.bincount(messages.dst, messages.reduced_bytes) if any(self.gamma) and dst else np.zeros(0)
         count = len(src)
         live = _LiveRound(
             number=number,

@@ -50,6 +50,8 @@ class Job:
     @property
     def level_costs(self) -> tuple[LevelCost, ...] | None:
         """The critical path by level, or None where no form is exact."""
+        if not self.cluster.network.plain:
+            return None
         if self.algorithm.level_costs is not None:
             return self.algorithm.level_costs(self.cluster, self.layout, self.itemsize, self.options)
         if self.cluster.uniform_link is None:
@@ -67,18 +69,15 @@ class Job:
     @property
     def lower_bound_seconds(self) -> float:
         """The larger of the latency and the bandwidth bound."""
-        cluster = self.cluster
-        return max(
-            latency_lower_bound(cluster.world_size, min(level.link.alpha for level in cluster.levels)),
-            bandwidth_lower_bound(
-                self.algorithm.collective,
-                cluster.world_size,
-                self.message_bytes,
-                cluster.port_bandwidth,
-                cluster.gpus_per_node,
-                cluster.node_bandwidth,
-            ),
-        )
+        cluster, collective = self.cluster, self.algorithm.collective
+        quickest = min(1.0, *(change.alpha for change in cluster.changes), 1.0)
+        alpha = quickest * min(level.link.alpha for level in cluster.levels)
+        # Only an all-reduce may spare a slow device by sending more from the others; two bytes an element in all.
+        ports = cluster.port_bandwidths
+        device = float(ports.mean() if collective == "all_reduce" else ports.min())
+        whole = (collective, cluster.world_size, self.message_bytes, device)
+        bounds = [bandwidth_lower_bound(*whole)] + [bandwidth_lower_bound(*whole, *cut) for cut in cluster.cuts]
+        return max(latency_lower_bound(cluster.world_size, alpha), *bounds)
 
 
 def make_job(
@@ -171,6 +170,6 @@ def count_bytes_sent(job: Job) -> IntArray:
     sent = np.zeros((len(job.network.levels), job.schedule.devices), dtype=np.int64)
     for channel in range(len(job.schedule.channels)):
         for round_ in job.schedule.rounds_of(channel):
-            level = job.network.levels_crossed(round_.src, round_.dst)
+            level = job.network.network.levels_crossed(round_.src, round_.dst)
             np.add.at(sent, (level, round_.src), job.layout.row_elements(round_) * job.itemsize)
     return sent

@@ -13,8 +13,8 @@ from simcollectives.schedule.types import IntArray
 
 def lockstep(job: Job) -> tuple[Parts, IntArray]:
     """Return the parts of the time and the bytes sent [level, device]."""
-    network, gamma = job.network, job.cluster.device.reduction_seconds_per_byte
-    names = tuple(level.name for level in network.levels)
+    network, gamma = job.network.network, job.network.gamma_of_rank
+    names = tuple(level.name for level in job.network.levels)
     latency, bandwidth, reduction = [0.0] * len(names), [0.0] * len(names), 0.0
     sent = np.zeros((len(names), job.schedule.devices), dtype=np.int64)
     streams = [job.schedule.rounds_of(channel) for channel in range(len(job.schedule.channels))]
@@ -29,15 +29,16 @@ def lockstep(job: Job) -> tuple[Parts, IntArray]:
         latency[routes.level[slowest]] += float(routes.alpha[slowest])
         hops = routes.resources.shape[1]
         flat = routes.resources.reshape(-1)
-        capacity = network.resource_capacity
+        capacity = network.capacity
         overhead_bytes = np.bincount(flat, np.repeat(routes.overhead * routes.bandwidth, hops), len(capacity))
         message_bytes = np.bincount(flat, np.repeat(messages.bytes, hops), len(capacity))
         busiest = int(np.argmax((overhead_bytes + message_bytes) / capacity))
-        level = network.resource_level(busiest)
+        level = int(network.level_of[busiest])
         latency[level] += float(overhead_bytes[busiest] / capacity[busiest])
         bandwidth[level] += float(message_bytes[busiest] / capacity[busiest])
-        if gamma:
-            reduction += gamma * float(np.max(np.bincount(messages.dst, messages.reduced_bytes)))
+        if gamma.any():
+            reduced = np.bincount(messages.dst, messages.reduced_bytes, len(gamma))
+            reduction += float(np.max(gamma * reduced))
     return Parts(names, tuple(latency), tuple(bandwidth), reduction), sent
 
 

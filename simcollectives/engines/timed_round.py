@@ -32,18 +32,16 @@ def timed_round(job: Job, phase: Phase, step: int) -> TimedRound:
     """Time the messages of one round in which no rank sends or receives more than one."""
     round_ = phase.round_at(step)
     src, dst, message_bytes, reduced_bytes = _messages(job, round_)
-    level = job.network.levels_crossed(src, dst)
-    alpha, bandwidth, overhead = job.network.link_columns
-    latency = (alpha + overhead)[level]
-    gamma = job.cluster.device.reduction_seconds_per_byte
+    level, latency, bandwidth = job.network.network.links(src, dst)
+    gamma = job.network.gamma_of_rank
     return TimedRound(
         src=src,
         dst=dst,
         level=level,
         bytes=message_bytes,
         latency=latency,
-        seconds=alone_seconds(latency, message_bytes.astype(np.float64), bandwidth[level]),
-        reduction=gamma * reduced_bytes.astype(np.float64) if gamma and round_.reduce.any() else None,
+        seconds=alone_seconds(latency, message_bytes.astype(np.float64), bandwidth),
+        reduction=gamma[dst] * reduced_bytes.astype(np.float64) if gamma.any() and round_.reduce.any() else None,
     )
 
 
@@ -86,15 +84,17 @@ class RingPhase:
         self._ranks = len(first.src)
         self._first = first
         self._even = job.layout.even
-        self._bandwidth = job.network.link_columns[1][first.level]
+        self._bandwidth = job.network.network.links(first.src, first.dst)[2]
         self._same_links = job.network.uniform_link is not None
-        self._gamma = job.cluster.device.reduction_seconds_per_byte if first.reduction is not None else 0.0
+        reduces = first.reduction is not None
+        # By edge: the gamma of its receiver.
+        self._gamma = job.network.gamma_of_rank[first.dst] if reduces else None
         # Any rotation of the ring's edges, with the one before the first, is a slice of three turns.
         self._bytes = np.tile(first.bytes.astype(np.float64), 3)
         self._latency = np.tile(first.latency, 3)[self._ranks - 1 : 2 * self._ranks]
         self._width = np.tile(self._bandwidth, 3)[self._ranks - 1 : 2 * self._ranks]
         self._seconds = np.tile(first.seconds, 3)
-        self._reduction = self._gamma * self._bytes if self._gamma else None
+        self._gammas = None if self._gamma is None else np.tile(self._gamma, 3)[self._ranks - 1 : 2 * self._ranks - 1]
 
     @classmethod
     def of(cls, job: Job, phase: Phase) -> "RingPhase | None":
@@ -117,7 +117,7 @@ class RingPhase:
         first = self._first
         message_bytes = first.bytes[edges if self._even else (edges - step) % self._ranks]
         seconds = alone_seconds(first.latency[edges], message_bytes.astype(np.float64), self._bandwidth[edges])
-        reduction = self._gamma * message_bytes.astype(np.float64) if self._gamma else None
+        reduction = None if self._gamma is None else self._gamma[edges] * message_bytes.astype(np.float64)
         ends = first.src[edges], first.dst[edges], first.level[edges]
         return TimedRound(*ends, message_bytes, first.latency[edges], seconds, reduction)
 
@@ -125,7 +125,7 @@ class RingPhase:
         """One round, as ``timed_round`` makes it."""
         message_bytes = self.bytes_at(step)
         seconds = alone_seconds(self._first.latency, message_bytes.astype(np.float64), self._bandwidth)
-        reduction = self._gamma * message_bytes.astype(np.float64) if self._gamma else None
+        reduction = None if self._gamma is None else self._gamma * message_bytes.astype(np.float64)
         first = self._first
         return TimedRound(first.src, first.dst, first.level, message_bytes, first.latency, seconds, reduction)
 
@@ -182,4 +182,5 @@ class RingPhase:
             seconds = self._seconds[turn]
         else:
             seconds = alone_seconds(self._latency, self._bytes[turn], self._width)
-        return seconds, None if self._reduction is None else self._reduction[start : start + self._ranks]
+        received = self._bytes[start : start + self._ranks]
+        return seconds, None if self._gammas is None else self._gammas * received

@@ -26,6 +26,8 @@ def refusal(job: Job) -> str | None:
     channels = job.schedule.channels
     if len(channels) != 1:
         return "several channels meet on the ports"
+    if not job.network.network.owned.all():
+        return "messages of several devices share resources"
     phases = channels[0]
     shared = [index for index, phase in enumerate(phases) if phase.ports > 1]
     if not shared:
@@ -35,6 +37,8 @@ def refusal(job: Job) -> str | None:
         return f"{what} while ranks or messages differ"
     if not job.layout.even:
         return f"{what} and chunks are uneven"
+    if not job.network.network.plain:
+        return f"{what} and links differ"
     if not all(_level_of(job, phase) is not None for phase in phases[: shared[-1] + 1]):
         return f"{what} on links of several kinds"
     return None
@@ -50,7 +54,7 @@ def _level_of(job: Job, phase: Phase) -> int | None:
     seen = set()
     for step in range(phase.steps):
         round_ = phase.round_at(step)
-        seen.update(np.unique(network.levels_crossed(round_.src, round_.dst)).tolist())
+        seen.update(np.unique(network.network.levels_crossed(round_.src, round_.dst)).tolist())
         if len(seen) > 1:
             return None
     return seen.pop() if seen else 0
@@ -62,6 +66,7 @@ class _Walk:
     def __init__(self, job: Job, *, skip: bool) -> None:
         self.job, self.skip = job, skip
         self.gamma = job.cluster.device.reduction_seconds_per_byte
+        self.uniform = job.layout.even and job.network.network.plain
         self.devices = job.schedule.devices
         self.seconds = 0.0
         self.clock: FloatArray | None = None
@@ -73,7 +78,7 @@ class _Walk:
         phases = self.job.schedule.channels[0]
         last_shared = max((i for i, phase in enumerate(phases) if phase.ports > 1), default=-1)
         for index, phase in enumerate(phases):
-            regular = phase.regular if self.clock is None and self.job.layout.even else None
+            regular = phase.regular if self.clock is None and self.uniform else None
             level = _level_of(self.job, phase) if regular and (index <= last_shared or self.skip) else None
             if regular is not None and level is not None:
                 self._uniform_phase(phase, regular, level)

@@ -1,0 +1,66 @@
+"""Links and devices: the parts of which clusters are made."""
+
+import math
+from dataclasses import dataclass
+
+from simcollectives.errors import ClusterError, Problem
+
+
+@dataclass(frozen=True)
+class Link:
+    """One direction of a link: a message of n bytes alone takes ``alpha + overhead + n / bandwidth``.
+
+    ``alpha`` seconds pass with nothing occupied; ``bandwidth`` is in bytes per second; ``overhead`` is the seconds that
+    each message occupies the port beside its bytes.
+
+    Raises:
+        ClusterError: a value is not finite, alpha or overhead is negative, or bandwidth is not positive.
+    """
+
+    alpha: float
+    bandwidth: float
+    overhead: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        problems = [
+            Problem(name, f"{value!r} s is not a latency; it must be 0 or more and finite")
+            for name, value in (("alpha", self.alpha), ("overhead", self.overhead))
+            if not (is_number(value) and 0 <= value < math.inf)
+        ]
+        if not (is_number(self.bandwidth) and 0 < self.bandwidth < math.inf):
+            rule = "it must be more than 0 and finite"
+            problems.append(Problem("bandwidth", f"{self.bandwidth!r} B/s is not a bandwidth; {rule}"))
+        if problems:
+            raise ClusterError(problems)
+
+
+def message_seconds(link: Link, message_bytes: float) -> float:
+    """Seconds that one message alone takes on a link."""
+    return link.alpha + link.overhead + message_bytes / link.bandwidth
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator. ``peak_flops`` is FLOP/s by dtype; ``reduction_seconds_per_byte`` is gamma, paid by receivers.
+
+    Fields that a machine's data sheet does not give are None.
+    """
+
+    name: str = "device"
+    peak_flops: tuple[tuple[str, float], ...] = ()
+    memory_bytes: float | None = None
+    memory_bandwidth: float | None = None
+    host_link_bandwidth: float | None = None
+    reduction_seconds_per_byte: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check gamma."""
+        gamma = self.reduction_seconds_per_byte
+        if not (is_number(gamma) and 0 <= gamma < math.inf):
+            raise ClusterError([Problem("gamma", f"{gamma!r} s/B is not a reduction time; it must be 0 or more")])
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is an int or a float, and not a bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

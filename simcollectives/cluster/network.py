@@ -1,0 +1,187 @@
+"""The directed resources of a cluster, and which of them a message crosses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from simcollectives.cluster.graph import Graph
+from simcollectives.cluster.link import Link
+from simcollectives.cluster.unequal import Change, Uplink, rank_factors
+from simcollectives.schedule.types import IntArray
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Level:
+    """A class of links, among ``size`` units of the level below (devices, at the innermost).
+
+    Its devices have a port each, or those of the level named ``ports_of`` (a spine has no network cards of its own),
+    or, at the innermost level, the edges of ``graph``, one copy in every unit of the level.
+    """
+
+    name: str
+    link: Link
+    size: int
+    graph: Graph | None = None
+    ports_of: str | None = None
+
+
+@dataclass(frozen=True)
+class Routes:
+    """What the messages of a round cross; one row a message.
+
+    ``level`` is the outermost level crossed, whose alpha and overhead count; ``bandwidth`` is the least capacity on the
+    way; ``resources`` [message, hop] numbers the directed resources, the number after the last standing for none.
+    """
+
+    level: IntArray
+    alpha: FloatArray
+    overhead: FloatArray
+    bandwidth: FloatArray
+    resources: IntArray
+
+
+class Network:
+    """Numbers the resources: ports or edges level by level, then uplinks, then links whose bandwidth is changed.
+
+    ``capacity`` is in B/s; ``owned`` tells that all messages of a resource have one source rank, or one destination;
+    ``level_of`` is the level that a resource belongs to. ``plain`` networks have ports only, all of a level alike.
+    """
+
+    def __init__(
+        self,
+        levels: Sequence[Level],
+        device_of_rank: IntArray,
+        gpus_per_node: int,
+        uplinks: Sequence[Uplink] = (),
+        changes: Sequence[Change] = (),
+    ) -> None:
+        """Number the resources of a cluster whose parts have been checked."""
+        self._levels, self._uplinks, self._changes = levels, uplinks, changes
+        self._device, self._gpus_per_node = device_of_rank, gpus_per_node
+        self._names = [level.name for level in levels]
+        self._strides = np.cumprod([level.size for level in levels])[:-1].tolist()
+        self.plain = not uplinks and not changes and all(not x.graph and not x.ports_of for x in levels)
+        links = [level.link for level in levels]
+        self.alpha = np.array([link.alpha for link in links], dtype=np.float64)
+        self.overhead = np.array([link.overhead for link in links], dtype=np.float64)
+        self.bandwidth = np.array([link.bandwidth for link in links], dtype=np.float64)
+        self._number_resources()
+
+    def _number_resources(self) -> None:
+        blocks: list[FloatArray] = []
+        owned: list[npt.NDArray[np.bool_]] = []
+        level_of: list[IntArray] = []
+
+        def add(capacity: FloatArray, level: int, *, own: bool) -> int:
+            offset = sum(len(block) for block in blocks)
+            blocks.append(capacity.astype(np.float64))
+            owned.append(np.full(len(capacity), own))
+            level_of.append(np.full(len(capacity), level, dtype=np.int64))
+            return offset
+
+        devices = len(self._device)
+        self._offset: list[int] = []
+        for index, level in enumerate(self._levels):
+            if level.ports_of is not None:
+                self._offset.append(self._offset[self._names.index(level.ports_of)])
+            elif level.graph is not None:
+                graph, copies = level.graph, devices // level.graph.devices
+                ends = np.concatenate([graph.ends() + copy * graph.devices for copy in range(copies)])
+                lanes = np.tile(graph.lanes, copies) * self._port_factors(level)[ends].min(axis=1)
+                self._offset.append(add(lanes * level.link.bandwidth, index, own=graph.owned))
+            else:
+                capacity = self._port_factors(level) * level.link.bandwidth
+                self._offset.append(add(np.repeat(capacity, 2), index, own=True))
+        self._uplink_offset = [
+            add(np.full(2 * x.units(devices), x.bandwidth), self._names.index(x.level), own=False)
+            for x in self._uplinks
+        ]
+        self._narrow = [change for change in self._changes if change.link is not None and change.bandwidth != 1]
+        self._narrow_offset = [
+            add(np.array([self._pair_bandwidth(x)]), self._pair_level(x), own=True) for x in self._narrow
+        ]
+        self.capacity = np.concatenate([*blocks, [np.inf]])
+        self.owned = np.concatenate([*owned, [True]])
+        self.level_of = np.concatenate([*level_of, [0]])
+        self.count = len(self.capacity) - 1
+
+    def _port_factors(self, level: Level) -> FloatArray:
+        factor = np.empty(len(self._device))
+        factor[self._device] = rank_factors(self._changes, "bandwidth", level.name, len(self._device))
+        return factor
+
+    def _pair_level(self, change: Change) -> int:
+        src, dst = (np.array([rank]) for rank in change.link or (0, 0))
+        return int(self.levels_crossed(src, dst)[0])
+
+    def _pair_bandwidth(self, change: Change) -> float:
+        return change.bandwidth * float(self.bandwidth[self._pair_level(change)])
+
+    def levels_crossed(self, src: IntArray, dst: IntArray) -> IntArray:
+        """Outermost level that messages from ranks ``src`` to ranks ``dst`` cross; one entry a message."""
+        level = np.zeros(len(src), dtype=np.int64)
+        for stride in self._strides:
+            unit = self._device // stride
+            level += unit[src] != unit[dst]
+        return level
+
+    def links(self, src: IntArray, dst: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Level, latency (alpha and overhead) and bandwidth alone of messages; one entry each."""
+        if self.plain:
+            level = self.levels_crossed(src, dst)
+            return level, (self.alpha + self.overhead)[level], self.bandwidth[level]
+        routes = self.routes(src, dst)
+        return routes.level, routes.alpha + routes.overhead, routes.bandwidth
+
+    def routes(self, src: IntArray, dst: IntArray) -> Routes:
+        """Resources that messages from ranks ``src`` to ranks ``dst`` cross."""
+        level = self.levels_crossed(src, dst)
+        source, destination = self._device[src], self._device[dst]
+        columns = self._ports(level, source, destination)
+        for uplink, offset in zip(self._uplinks, self._uplink_offset, strict=True):
+            out, into = (uplink.unit_of(device, self._gpus_per_node) for device in (source, destination))
+            leaves = (level >= self._names.index(uplink.level)) & (out != into)
+            columns += [
+                np.where(leaves, offset + 2 * out, self.count),
+                np.where(leaves, offset + 2 * into + 1, self.count),
+            ]
+        for change, offset in zip(self._narrow, self._narrow_offset, strict=True):
+            columns.append(np.where(self._is_pair(change, src, dst, level), offset, self.count))
+        resources = np.stack(columns, axis=1)
+        alpha = self.alpha[level] * self._alpha_factor(src, dst, level) if self._changes else self.alpha[level]
+        bandwidth = self.bandwidth[level] if self.plain else self.capacity[resources].min(axis=1)
+        return Routes(level, alpha, self.overhead[level], bandwidth, resources)
+
+    def _ports(self, level: IntArray, source: IntArray, destination: IntArray) -> list[IntArray]:
+        offset = np.array(self._offset, dtype=np.int64)[level]
+        graph = self._levels[0].graph
+        ports = [offset + 2 * source, offset + 2 * destination + 1]
+        if graph is None:
+            return ports
+        inside = level == 0
+        hops = graph.hops(
+            source % graph.devices, destination % graph.devices * inside + source % graph.devices * ~inside
+        )
+        edges = np.where(
+            hops >= 0, self._offset[0] + (source // graph.devices * graph.edges)[:, None] + hops, self.count
+        )
+        edges[~inside] = self.count
+        return [*edges.T, *(np.where(inside, self.count, port) for port in ports)]
+
+    def _is_pair(self, change: Change, src: IntArray, dst: IntArray, level: IntArray) -> npt.NDArray[np.bool_]:
+        start, end = change.link or (-1, -1)
+        on_level = True if change.level is None else level == self._names.index(change.level)
+        found: npt.NDArray[np.bool_] = (src == start) & (dst == end) & on_level
+        return found
+
+    def _alpha_factor(self, src: IntArray, dst: IntArray, level: IntArray) -> FloatArray:
+        of_rank = np.stack([rank_factors(self._changes, "alpha", name, len(self._device)) for name in self._names])
+        factor = np.maximum(of_rank[level, src], of_rank[level, dst])
+        for change in self._changes:
+            if change.link is not None:
+                factor = np.where(self._is_pair(change, src, dst, level), factor * change.alpha, factor)
+        return factor
