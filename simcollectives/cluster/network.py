@@ -129,13 +129,13 @@ class Network:
             level += unit[src] != unit[dst]
         return level
 
-    def links(self, src: IntArray, dst: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Level, latency (alpha and overhead) and bandwidth alone of messages; one entry each."""
+    def links(self, src: IntArray, dst: IntArray) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+        """Level, alpha, overhead and bandwidth of messages that meet no others; one entry each."""
         if self.plain:
             level = self.levels_crossed(src, dst)
-            return level, (self.alpha + self.overhead)[level], self.bandwidth[level]
+            return level, self.alpha[level], self.overhead[level], self.bandwidth[level]
         routes = self.routes(src, dst)
-        return routes.level, routes.alpha + routes.overhead, routes.bandwidth
+        return routes.level, routes.alpha, routes.overhead, routes.bandwidth
 
     def routes(self, src: IntArray, dst: IntArray) -> Routes:
         """Resources that messages from ranks ``src`` to ranks ``dst`` cross."""

@@ -18,14 +18,15 @@ from simcollectives.schedule.types import Phase
 class Segment:
     """A run of rounds of one phase, from the clocks ``start`` on.
 
-    With ``growth``, every round adds that constant. Without a phase, all ranks take the same ``parts`` (level, latency,
-    bandwidth, reduction seconds) through it.
+    ``before`` counts the rounds before the phase. With ``growth``, every round adds that constant. Without a phase, all
+    ranks take the same ``parts`` (level, latency, bandwidth, reduction seconds) through it.
     """
 
     phase: Phase | None = None
     first: int = 0
     steps: int = 0
     start: FloatArray = field(default_factory=lambda: np.zeros(0))
+    before: int = 0
     growth: float | None = None
     parts: tuple[int, float, float, float] | None = None
 
@@ -41,12 +42,14 @@ class _Path:
     def __init__(self, levels: int) -> None:
         self.latency, self.bandwidth, self.reduction = [0.0] * levels, [0.0] * levels, 0.0
 
-    def add(self, timed: TimedRound, message: int, rank: int, times: int = 1) -> None:
+    def add(self, timed: TimedRound, message: int, times: int = 1) -> None:
         level = int(timed.level[message])
         self.latency[level] += times * float(timed.latency[message])
         self.bandwidth[level] += times * float(timed.seconds[message] - timed.latency[message])
-        if timed.reduction is not None and timed.dst[message] == rank:
-            self.reduction += times * float(timed.reduction[message])
+
+    def add_reduction(self, timed: TimedRound, received: int, times: int = 1) -> None:
+        if timed.reduction is not None:
+            self.reduction += times * float(timed.reduction[received])
 
 
 def critical_path(job: Job, segments: list[Segment], clock: FloatArray | None, seconds: float) -> Parts:
@@ -60,6 +63,8 @@ def critical_path(job: Job, segments: list[Segment], clock: FloatArray | None, s
     else:
         for segment in reversed(segments):
             rank = _back(job, segment, rank, path)
+        if job.schedule.rounds:
+            path.latency[0] += float(job.conditions.starts(job.schedule.devices)[rank])
     rest = seconds - sum(path.latency) - sum(path.bandwidth) - path.reduction
     widest = max(range(len(names)), key=lambda level: path.bandwidth[level])
     if path.bandwidth[widest] > 0:
@@ -71,7 +76,7 @@ def _stationary(job: Job, seconds: float) -> _Path | None:
     """The path that stays at the receiver of a ring's slowest edge, if that alone explains the seconds."""
     phases = job.schedule.channels[0]
     rings = [RingPhase.of(job, phase) for phase in phases]
-    if not job.layout.even or any(ring is None for ring in rings):
+    if not job.layout.even or any(job.conditions.skew) or any(ring is None for ring in rings):
         return None
     rounds = [(ring.timed(0), phase.steps) for ring, phase in zip(rings, phases, strict=True) if ring is not None]
     total = sum(steps * (t.seconds + (0.0 if t.reduction is None else t.reduction)) for t, steps in rounds)
@@ -80,7 +85,8 @@ def _stationary(job: Job, seconds: float) -> _Path | None:
         return None
     path = _Path(len(job.network.levels))
     for timed, steps in rounds:
-        path.add(timed, slowest, int(timed.dst[slowest]), steps)
+        path.add(timed, slowest, steps)
+        path.add_reduction(timed, slowest, steps)
     return path
 
 
@@ -107,7 +113,7 @@ def _back(job: Job, segment: Segment, rank: int, path: _Path) -> int:
         return rank
     rounds, clock = [], segment.start
     for step in range(segment.first, segment.first + segment.steps):
-        timed = timed_round(job, phase, step)
+        timed = timed_round(job, phase, step, segment.before + step)
         rounds.append((timed, clock))
         clock = advance(clock, timed)
     for timed, entered in reversed(rounds):
@@ -115,14 +121,16 @@ def _back(job: Job, segment: Segment, rank: int, path: _Path) -> int:
     return rank
 
 
-def _predecessor(timed: TimedRound, entered: FloatArray, rank: int, path: _Path, times: int = 1) -> int:
+def _predecessor(timed: TimedRound, entered: FloatArray, rank: int, path: _Path) -> int:
     """Where the path of ``rank`` comes from in one round: the later end of the message that let it go."""
     mine = np.flatnonzero((timed.src == rank) | (timed.dst == rank))
     if len(mine) == 0:
         return rank
     ends = np.maximum(entered[timed.src[mine]], entered[timed.dst[mine]]) + timed.seconds[mine]
     message = int(mine[np.argmax(ends)])
-    path.add(timed, message, rank, times)
+    path.add(timed, message)
+    for received in mine[timed.dst[mine] == rank].tolist():
+        path.add_reduction(timed, received)
     src, dst = int(timed.src[message]), int(timed.dst[message])
     return src if entered[src] > entered[dst] else dst
 

@@ -13,7 +13,8 @@ import simpy
 
 from simcollectives.engines.durations import alone_seconds
 from simcollectives.engines.fair_sharing import FairNetwork
-from simcollectives.engines.job import Job, messages_of
+from simcollectives.engines.job import Job, Messages, messages_of
+from simcollectives.engines.pricing import drawn_alpha, flow_bytes, reduction_seconds
 from simcollectives.engines.run import Parts, Timeline
 from simcollectives.errors import ScheduleError
 from simcollectives.schedule.types import IntArray, Round
@@ -39,7 +40,9 @@ class _LiveRound:
     resources: list[list[int]]
     overhead_bytes: list[float]
     messages_at: dict[int, list[int]]
-    reduced_bytes: dict[int, int]
+    flow_bytes: list[float]
+    reduced_bytes: list[int]
+    reduction: list[float]
     ranks_left: int
     entered: list[bool]
     started: list[float]
@@ -76,7 +79,6 @@ class _Play:
     def __init__(self, job: Job, record: bool) -> None:
         self.job = job
         self.cluster, self.network = job.network, job.network.network
-        self.gamma = job.network.gamma_of_rank.tolist()
         self.env = simpy.Environment()
         self.flows = FairNetwork(self.env, self.network.capacity, self._flow_done)
         self.sent = np.zeros((len(job.network.levels), job.schedule.devices), dtype=np.int64)
@@ -86,6 +88,7 @@ class _Play:
         self.live: list[dict[int, _LiveRound]] = [{} for _ in channels]
         self.gates = [[_Gate(self.env) for _ in range(job.schedule.devices)] for _ in channels]
         self.made = [0 for _ in channels]
+        self.starts = job.conditions.starts(job.schedule.devices).tolist()
         self.ends: list[tuple[float, Path]] = []
         self.rows: list[tuple[Any, ...]] | None = [] if record else None
 
@@ -105,7 +108,10 @@ class _Play:
         return _parts(names, seconds, path)
 
     def _rank(self, rank: int, channel: int, path: Path) -> Generator[simpy.Event, None, None]:
-        env, gamma, live_rounds, gate = self.env, self.gamma[rank], self.live[channel], self.gates[channel][rank]
+        env, live_rounds, gate = self.env, self.live[channel], self.gates[channel][rank]
+        if self.starts[rank]:
+            path[0] = self.starts[rank]
+            yield env.timeout(self.starts[rank])
         for number in range(self.rounds[channel]):
             live = live_rounds.get(number) or self._next_round(channel)
             live.ranks_left -= 1
@@ -123,8 +129,8 @@ class _Play:
                     entered[i] = True
             yield gate
             path = self._path_after(live, live.last[rank])
-            if gamma and rank in live.reduced_bytes:
-                seconds = gamma * live.reduced_bytes[rank]
+            if live.reduction and live.reduction[rank]:
+                seconds = live.reduction[rank]
                 if self.rows is not None:
                     row = (rank, "reduce", "reduce", env.now, env.now + seconds, live.reduced_bytes[rank], -1)
                     self.rows.append((*row, number, channel))
@@ -157,7 +163,7 @@ class _Play:
 
     def _flow_start(self, event: Any) -> None:
         live, i = event.value
-        work = live.bytes[i] + live.overhead_bytes[i]
+        work = live.flow_bytes[i] + live.overhead_bytes[i]
         if work > 0:
             self.flows.start(live.resources[i], work, (live, i))
         else:
@@ -185,8 +191,9 @@ class _Play:
         level, seconds = 2 * live.level[i], live.alone[i]
         bandwidth = seconds - live.latency[i]
         if live.shares[i]:
-            work = live.bytes[i] + live.overhead_bytes[i]
-            bandwidth = (seconds - live.alpha[i]) * (live.bytes[i] / work) if live.bytes[i] else 0.0
+            flowing = live.flow_bytes[i]
+            share = flowing / (flowing + live.overhead_bytes[i]) if flowing else 0.0
+            bandwidth = (seconds - live.alpha[i]) * share
         path[level] += seconds - bandwidth
         path[level + 1] += bandwidth
         return path
@@ -199,6 +206,11 @@ class _Play:
         self.rows.append((src, f"send {level}", f"to {dst}", *when, dst, live.number, live.channel))
         self.rows.append((dst, f"receive {level}", f"from {src}", *when, src, live.number, live.channel))
 
+    def _reduced(self, messages: Messages) -> list[int]:
+        total: IntArray = np.zeros(self.job.schedule.devices, dtype=np.int64)
+        np.add.at(total, messages.dst, messages.reduced_bytes)
+        return list(total.tolist())
+
     def _next_round(self, channel: int) -> _LiveRound:
         messages = messages_of(self.job, next(self.streams[channel]))
         number = self.made[channel]
@@ -210,13 +222,16 @@ class _Play:
         load[-1] = 0
         meet = (load > 1) | ~self.network.owned | (len(self.rounds) > 1)
         shares = np.any(meet[routes.resources], axis=1)
-        latency = routes.alpha + routes.overhead
+        ends = (channel, number, messages.src, messages.dst)
+        alpha = drawn_alpha(self.job, *ends, routes.alpha)
+        flowing = flow_bytes(self.job, *ends, messages.bytes)
+        reduction = reduction_seconds(self.job, channel, number, messages.dst, messages.reduced_bytes)
+        latency = alpha + routes.overhead
         src, dst = messages.src.tolist(), messages.dst.tolist()
         messages_at: dict[int, list[int]] = {}
         for i, (s, d) in enumerate(zip(src, dst, strict=True)):
             messages_at.setdefault(s, []).append(i)
             messages_at.setdefault(d, []).append(i)
-        reduced = np.bincount(messages.dst, messages.reduced_bytes) if any(self.gamma) and dst else np.zeros(0)
         count = len(src)
         live = _LiveRound(
             number=number,
@@ -226,13 +241,15 @@ class _Play:
             bytes=messages.bytes.tolist(),
             level=routes.level.tolist(),
             latency=latency.tolist(),
-            alone=alone_seconds(latency, messages.bytes.astype(np.float64), routes.bandwidth).tolist(),
+            alone=alone_seconds(latency, flowing, routes.bandwidth).tolist(),
             shares=list(shares.tolist()),
             resources=routes.resources.tolist() if shares.any() else [],
             overhead_bytes=(routes.overhead * routes.bandwidth).tolist(),
-            alpha=routes.alpha.tolist(),
+            alpha=alpha.tolist(),
             messages_at=messages_at,
-            reduced_bytes={int(r): int(reduced[r]) for r in np.flatnonzero(reduced)},
+            flow_bytes=flowing.tolist(),
+            reduced_bytes=self._reduced(messages) if self.rows is not None else [],
+            reduction=[] if reduction is None else reduction.tolist(),
             ranks_left=self.job.schedule.devices,
             entered=[False] * count,
             started=[0.0] * count,

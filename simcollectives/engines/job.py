@@ -9,6 +9,7 @@ import numpy as np
 from simcollectives.algorithms.table import check_fits, find_algorithm, label, placement_of
 from simcollectives.algorithms.types import Algorithm, Cost, LevelCost, Options, resolve_options
 from simcollectives.cluster.types import Cluster
+from simcollectives.engines.conditions import IDEAL, Conditions
 from simcollectives.errors import InputError, Problem
 from simcollectives.metrics import bandwidth_lower_bound, latency_lower_bound
 from simcollectives.schedule.partition import Layout
@@ -31,6 +32,7 @@ class Job:
     schedule: Schedule
     layout: Layout
     dtype: str
+    conditions: Conditions = IDEAL
 
     @property
     def itemsize(self) -> int:
@@ -50,7 +52,7 @@ class Job:
     @property
     def level_costs(self) -> tuple[LevelCost, ...] | None:
         """The critical path by level, or None where no form is exact."""
-        if not self.cluster.network.plain:
+        if not (self.cluster.network.plain and self.conditions.ideal):
             return None
         if self.algorithm.level_costs is not None:
             return self.algorithm.level_costs(self.cluster, self.layout, self.itemsize, self.options)
@@ -68,7 +70,7 @@ class Job:
 
     @property
     def lower_bound_seconds(self) -> float:
-        """The larger of the latency and the bandwidth bound."""
+        """The larger of the latency and the bandwidth bound, on the cluster without what is drawn at random."""
         cluster, collective = self.cluster, self.algorithm.collective
         quickest = min(1.0, *(change.alpha for change in cluster.changes), 1.0)
         alpha = quickest * min(level.link.alpha for level in cluster.levels)
@@ -87,6 +89,7 @@ def make_job(
     message_bytes: float,
     options: Mapping[str, Any] | None = None,
     dtype: str = "float32",
+    conditions: Conditions = IDEAL,
 ) -> Job:
     """Check a question and make its schedule.
 
@@ -113,7 +116,7 @@ def make_job(
         )
     schedule = found.schedule(placement_of(cluster), resolved)
     layout = Layout(elements, schedule.chunks, period=n if collective == "all_to_all" else 0)
-    return Job(found, resolved, cluster, cluster.with_servers(schedule.servers), schedule, layout, dtype)
+    return Job(found, resolved, cluster, cluster.with_servers(schedule.servers), schedule, layout, dtype, conditions)
 
 
 def count_elements(message_bytes: float, dtype: str) -> int:

@@ -7,43 +7,57 @@ Concurrent channels share each round.
 import numpy as np
 
 from simcollectives.engines.job import Job, Messages, messages_of
+from simcollectives.engines.pricing import FloatArray, drawn_alpha, flow_bytes, reduction_seconds
 from simcollectives.engines.run import Parts
-from simcollectives.schedule.types import IntArray
+from simcollectives.schedule.types import IntArray, Round
 
 
 def lockstep(job: Job) -> tuple[Parts, IntArray]:
     """Return the parts of the time and the bytes sent [level, device]."""
-    network, gamma = job.network.network, job.network.gamma_of_rank
+    network = job.network.network
     names = tuple(level.name for level in job.network.levels)
     latency, bandwidth, reduction = [0.0] * len(names), [0.0] * len(names), 0.0
     sent = np.zeros((len(names), job.schedule.devices), dtype=np.int64)
+    if job.schedule.rounds:
+        latency[0] += float(job.conditions.starts(job.schedule.devices).max())
     streams = [job.schedule.rounds_of(channel) for channel in range(len(job.schedule.channels))]
-    for _ in range(job.schedule.rounds):
-        rounds = [messages_of(job, r) for r in (next(stream, None) for stream in streams) if r is not None]
-        messages = _joined(rounds)
+    for number in range(job.schedule.rounds):
+        rounds = [
+            (channel, round_) for channel, stream in enumerate(streams) if (round_ := next(stream, None)) is not None
+        ]
+        messages, alpha, flowing, reduced = _joined(job, number, rounds)
         if len(messages.src) == 0:
             continue
         routes = network.routes(messages.src, messages.dst)
         np.add.at(sent, (routes.level, messages.src), messages.bytes)
-        slowest = int(np.argmax(routes.alpha))
-        latency[routes.level[slowest]] += float(routes.alpha[slowest])
+        slowest = int(np.argmax(alpha))
+        latency[routes.level[slowest]] += float(alpha[slowest])
         hops = routes.resources.shape[1]
         flat = routes.resources.reshape(-1)
         capacity = network.capacity
         overhead_bytes = np.bincount(flat, np.repeat(routes.overhead * routes.bandwidth, hops), len(capacity))
-        message_bytes = np.bincount(flat, np.repeat(messages.bytes, hops), len(capacity))
+        message_bytes = np.bincount(flat, np.repeat(flowing, hops), len(capacity))
         busiest = int(np.argmax((overhead_bytes + message_bytes) / capacity))
         level = int(network.level_of[busiest])
         latency[level] += float(overhead_bytes[busiest] / capacity[busiest])
         bandwidth[level] += float(message_bytes[busiest] / capacity[busiest])
-        if gamma.any():
-            reduced = np.bincount(messages.dst, messages.reduced_bytes, len(gamma))
-            reduction += float(np.max(gamma * reduced))
+        reduction += reduced
     return Parts(names, tuple(latency), tuple(bandwidth), reduction), sent
 
 
-def _joined(rounds: list[Messages]) -> Messages:
-    if len(rounds) == 1:
-        return rounds[0]
-    columns = [[getattr(r, name) for r in rounds] for name in ("src", "dst", "bytes", "reduced_bytes")]
-    return Messages(*(np.concatenate(column) if column else np.zeros(0, dtype=np.int64) for column in columns))
+def _joined(job: Job, number: int, rounds: list[tuple[int, Round]]) -> tuple[Messages, FloatArray, FloatArray, float]:
+    """All messages of one round of all channels, their latencies and bytes, and the longest reduction."""
+    parts, alphas, flows, reduction = [], [], [], 0.0
+    for channel, round_ in rounds:
+        messages = messages_of(job, round_)
+        ends = (channel, number, messages.src, messages.dst)
+        parts.append(messages)
+        alphas.append(drawn_alpha(job, *ends, job.network.routes(messages.src, messages.dst).alpha))
+        flows.append(flow_bytes(job, *ends, messages.bytes))
+        reduced = reduction_seconds(job, channel, number, messages.dst, messages.reduced_bytes)
+        reduction = max(reduction, 0.0 if reduced is None else float(reduced.max()))
+    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS)
+    return Messages(*columns), np.concatenate(alphas), np.concatenate(flows), reduction
+
+
+_COLUMNS = ("src", "dst", "bytes", "reduced_bytes")

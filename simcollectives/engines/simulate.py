@@ -5,6 +5,7 @@ from typing import Any
 
 from simcollectives.cluster.types import Cluster
 from simcollectives.engines.closed_form import closed_form_parts, require_closed_form
+from simcollectives.engines.conditions import IDEAL, Conditions
 from simcollectives.engines.event import event
 from simcollectives.engines.job import Job, count_bytes_sent, make_job
 from simcollectives.engines.lockstep import lockstep
@@ -75,18 +76,20 @@ def simulate(
     options: Mapping[str, Any] | None = None,
     dtype: str = "float32",
     timeline: bool = False,
+    conditions: Conditions = IDEAL,
 ) -> Run:
     """Time one collective and say why.
 
     ``message_bytes`` is the larger of a rank's input and output buffer, a whole number of ``dtype`` elements.
     ``engine`` is auto, event, vectorized, lockstep or closed_form. ``timeline`` records every transfer (event engine).
+    ``conditions`` let ranks start late, and draw latencies, bytes and reductions at random.
 
     Raises:
         InputError: the question is not valid, or too large for the engine; all errors at once.
         NoClosedFormError: engine closed_form where no form is exact.
         ScheduleError: a bug in a schedule.
     """
-    job = make_job(collective, algorithm, cluster, message_bytes, options, dtype)
+    job = make_job(collective, algorithm, cluster, message_bytes, options, dtype, conditions)
     return simulate_job(job, engine, timeline)
 
 

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from simcollectives.engines.durations import alone_seconds
 from simcollectives.engines.job import Job
+from simcollectives.engines.pricing import drawn_alpha, flow_bytes, reduction_seconds
 from simcollectives.schedule.types import IntArray, Phase, Round
 
 FloatArray = npt.NDArray[np.float64]
@@ -28,20 +29,22 @@ class TimedRound:
     reduction: FloatArray | None
 
 
-def timed_round(job: Job, phase: Phase, step: int) -> TimedRound:
-    """Time the messages of one round in which no rank sends or receives more than one."""
+def timed_round(job: Job, phase: Phase, step: int, number: int) -> TimedRound:
+    """Time the messages of a step, round ``number`` of all, in which no rank sends or receives more than one."""
     round_ = phase.round_at(step)
     src, dst, message_bytes, reduced_bytes = _messages(job, round_)
-    level, latency, bandwidth = job.network.network.links(src, dst)
-    gamma = job.network.gamma_of_rank
+    level, alpha, overhead, bandwidth = job.network.network.links(src, dst)
+    latency = drawn_alpha(job, 0, number, src, dst, alpha) + overhead
+    flowing = flow_bytes(job, 0, number, src, dst, message_bytes)
+    reduction = reduction_seconds(job, 0, number, dst, reduced_bytes) if round_.reduce.any() else None
     return TimedRound(
         src=src,
         dst=dst,
         level=level,
         bytes=message_bytes,
         latency=latency,
-        seconds=alone_seconds(latency, message_bytes.astype(np.float64), bandwidth),
-        reduction=gamma[dst] * reduced_bytes.astype(np.float64) if gamma.any() and round_.reduce.any() else None,
+        seconds=alone_seconds(latency, flowing, bandwidth),
+        reduction=None if reduction is None else reduction[dst],
     )
 
 
@@ -84,7 +87,7 @@ class RingPhase:
         self._ranks = len(first.src)
         self._first = first
         self._even = job.layout.even
-        self._bandwidth = job.network.network.links(first.src, first.dst)[2]
+        self._bandwidth = job.network.network.links(first.src, first.dst)[3]
         self._same_links = job.network.uniform_link is not None
         reduces = first.reduction is not None
         # By edge: the gamma of its receiver.
@@ -99,9 +102,9 @@ class RingPhase:
     @classmethod
     def of(cls, job: Job, phase: Phase) -> "RingPhase | None":
         """Recognise a ring: one message from every rank to the next, moving on by one rank a step."""
-        if phase.rotation != 1:
+        if phase.rotation != 1 or job.conditions.random:
             return None
-        first = timed_round(job, phase, 0)
+        first = timed_round(job, phase, 0, 0)
         rank = np.arange(job.schedule.devices)
         if len(first.src) != len(rank) or np.any(first.src != rank) or np.any(first.dst != (rank + 1) % len(rank)):
             return None

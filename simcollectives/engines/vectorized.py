@@ -39,6 +39,8 @@ def refusal(job: Job) -> str | None:
         return f"{what} and chunks are uneven"
     if not job.network.network.plain:
         return f"{what} and links differ"
+    if not job.conditions.ideal:
+        return f"{what} and ranks differ"
     if not all(_level_of(job, phase) is not None for phase in phases[: shared[-1] + 1]):
         return f"{what} on links of several kinds"
     return None
@@ -66,10 +68,12 @@ class _Walk:
     def __init__(self, job: Job, *, skip: bool) -> None:
         self.job, self.skip = job, skip
         self.gamma = job.cluster.device.reduction_seconds_per_byte
-        self.uniform = job.layout.even and job.network.network.plain
+        ideal = job.conditions.ideal or job.schedule.rounds == 0
+        self.uniform = job.layout.even and job.network.network.plain and ideal
         self.devices = job.schedule.devices
         self.seconds = 0.0
-        self.clock: FloatArray | None = None
+        self.rounds = 0
+        self.clock: FloatArray | None = None if ideal else job.conditions.starts(self.devices)
         self.segments: list[Segment] = []
         self.sent: IntArray = np.zeros((len(job.network.levels), self.devices), dtype=np.int64)
         self.spacing = isqrt(job.schedule.rounds) + 1
@@ -82,14 +86,15 @@ class _Walk:
             level = _level_of(self.job, phase) if regular and (index <= last_shared or self.skip) else None
             if regular is not None and level is not None:
                 self._uniform_phase(phase, regular, level)
-                continue
-            if self.clock is None:
-                self.clock = np.full(self.devices, self.seconds)
-            ring = RingPhase.of(self.job, phase)
-            if ring is not None:
-                self._ring_phase(phase, ring)
             else:
-                self._array_phase(phase)
+                if self.clock is None:
+                    self.clock = np.full(self.devices, self.seconds)
+                ring = RingPhase.of(self.job, phase)
+                if ring is not None:
+                    self._ring_phase(phase, ring)
+                else:
+                    self._array_phase(phase)
+            self.rounds += phase.steps
         return self.seconds if self.clock is None else float(self.clock.max())
 
     def _uniform_phase(self, phase: Phase, regular: Regular, level: int) -> None:
@@ -120,8 +125,8 @@ class _Walk:
         for step in range(phase.steps):
             if step % self.spacing == 0:
                 count = min(self.spacing, phase.steps - step)
-                self.segments.append(Segment(phase=phase, first=step, steps=count, start=clock))
-            timed = timed_round(self.job, phase, step)
+                self.segments.append(Segment(phase=phase, first=step, steps=count, start=clock, before=self.rounds))
+            timed = timed_round(self.job, phase, step, self.rounds + step)
             self.sent[timed.level, timed.src] += timed.bytes
             clock = advance(clock, timed)
         self.clock = clock
