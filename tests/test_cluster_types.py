@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simcollectives.cluster import Cluster, Device, Link
+from simcollectives.cluster import Cluster, Device, Level, Link
+from simcollectives.engines import simulate
 from simcollectives.errors import ClusterError
 
 INTRA, INTER = Link(5e-6, 450e9, 1e-7), Link(10e-6, 50e9, 2e-7)
@@ -188,3 +189,10 @@ def test_rank_order_is_a_word_or_a_permutation(order: Any) -> None:
     with pytest.raises(ClusterError) as error:
         Cluster.two_level(2, 2, INTRA, INTER, rank_order=order)
     assert {problem.place for problem in error.value.problems} == {"rank_order"}
+
+
+def test_a_level_on_the_ports_of_another_leaves_nodes_by_these() -> None:
+    """Two leaves of four under a spine that has no ports of its own: a leaf is left by its four devices' ports."""
+    levels = [Level("leaf", INTRA, 4), Level("spine", INTER, 2, ports_of="leaf")]
+    assert Cluster.layered(levels).cuts == ((4, 4 * 450e9),)
+    assert simulate("all_reduce", "ring", Cluster.layered(levels), 8e6, engine="event").lower_bound_seconds > 0

@@ -137,7 +137,8 @@ class Torus:
             ahead = (goal - at) % size if self.wraps else goal - at
             backwards = ahead > size - ahead if self.wraps else ahead < 0
             left = np.where(backwards, (size - ahead) if self.wraps else -ahead, ahead)
-            for _ in range(int(left.max(initial=0))):
+            # As many columns whatever the messages: flows of several rounds are rows of one array.
+            for _ in range(size // 2 if self.wraps else size - 1):
                 moves = left > 0
                 edge = (here * len(self.sizes) + dimension) * 2 + backwards
                 columns.append(np.where(moves, edge, -1))

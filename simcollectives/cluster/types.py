@@ -208,6 +208,10 @@ class Cluster:
         known = ", ".join(level.name for level in self.levels)
         raise ClusterError(f"{name!r} is not a level of this cluster; it has: {known}")
 
+    def _ports_level(self, level: Level) -> Level:
+        """The level whose ports a level uses: its own, unless it names one further in."""
+        return level if level.ports_of is None else self._ports_level(self.level(level.ports_of))
+
     def with_link(self, level_name: str, link: Link) -> "Cluster":
         """Return the same cluster with another link at one level."""
         self.level(level_name)
@@ -285,11 +289,10 @@ class Cluster:
         """(devices of a group, bytes per second out of the group): what bounds how fast data leave nodes and units."""
         found = []
         if self.nodes > 1:
-            outer = [level for level in self.levels[1:] or self.levels if level.ports_of is None]
+            outer = {self._ports_level(level).name for level in self.levels[1:] or self.levels}
             widest = max((change.bandwidth for change in self.changes), default=1.0)
-            found.append(
-                (self.gpus_per_node, sum(x.link.bandwidth for x in outer) * self.gpus_per_node * max(widest, 1.0))
-            )
+            out = sum(level.link.bandwidth for level in self.levels if level.name in outer)
+            found.append((self.gpus_per_node, out * self.gpus_per_node * max(widest, 1.0)))
         names = [level.name for level in self.levels]
         for uplink in self.uplinks:
             # All that leaves a unit of ``level`` below crosses the uplinks of the units in it, or of the one around it.
