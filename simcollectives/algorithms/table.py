@@ -54,7 +54,7 @@ def find_algorithm(collective: str, name: str) -> Algorithm:
 
 def placement_of(cluster: Cluster) -> Placement:
     """Which ranks share a node."""
-    return Placement(cluster.groups, flat=cluster.levels[0].name == "link")
+    return Placement(cluster.groups, flat=cluster.nodeless and cluster.levels[0].graph is None)
 
 
 def check_fits(algorithm: Algorithm, cluster: Cluster, options: Options) -> None:

@@ -6,6 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from simcollectives.cluster.graph import FullMesh, Graph, Wiring
 from simcollectives.cluster.link import Device, Link
 from simcollectives.errors import ClusterError
 from simcollectives.units import parse_bandwidth, parse_bytes, parse_flops_per_second, parse_seconds
@@ -21,6 +22,8 @@ class Machine:
     device: Device
     intra: Link
     inter: Link
+    nics_per_node: int
+    graph: Graph | None
     sources: tuple[tuple[str, str], ...]
 
 
@@ -65,12 +68,21 @@ def load_machine(name: str) -> Machine:
         ),
         intra=_link(intra),
         inter=_link(inter),
+        nics_per_node=data["nics_per_node"]["value"] if "nics_per_node" in data else data["gpus_per_node"]["value"],
+        graph=_graph(intra, data["gpus_per_node"]["value"]),
         sources=tuple(_sources("", data)),
     )
 
 
 def _link(data: dict[str, Any]) -> Link:
     return Link(parse_seconds(data["alpha"]["value"]), parse_bandwidth(data["bandwidth"]["value"]))
+
+
+def _graph(intra: dict[str, Any], devices: int) -> Graph | None:
+    """What joins the devices of a node in place of a switch."""
+    if "wiring" in intra:
+        return Wiring(devices, tuple((a, b, lanes) for a, b, lanes in intra["wiring"]["value"]))
+    return FullMesh(devices) if "full_mesh" in intra else None
 
 
 def _sources(place: str, data: dict[str, Any]) -> list[tuple[str, str]]:

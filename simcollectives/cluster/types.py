@@ -165,7 +165,7 @@ class Cluster:
         from simcollectives.cluster.machines import load_machine
 
         machine = load_machine(name)
-        return cls.two_level(
+        cluster = cls.two_level(
             nodes,
             machine.gpus_per_node,
             machine.intra,
@@ -174,6 +174,11 @@ class Cluster:
             device=machine.device,
             name=machine.name,
         )
+        cluster = replace(cluster, levels=(replace(cluster.levels[0], graph=machine.graph), *cluster.levels[1:]))
+        shared = machine.gpus_per_node // machine.nics_per_node
+        if nodes == 1 or shared == 1:
+            return cluster
+        return cluster.with_uplinks(Uplink("nic", "inter", machine.inter.bandwidth, devices=shared))
 
     @property
     def world_size(self) -> int:
@@ -190,6 +195,11 @@ class Cluster:
         """[node, member]: the ranks on each node, in rank order."""
         node = self.device_of_rank // self.gpus_per_node
         return np.argsort(node, kind="stable").astype(np.int64).reshape(self.nodes, self.gpus_per_node)
+
+    @property
+    def nodeless(self) -> bool:
+        """Whether the devices form no nodes: one level of links, named link, joins them all."""
+        return len(self.levels) == 1 and self.levels[0].name == "link"
 
     @property
     def uniform_link(self) -> Link | None:
@@ -226,7 +236,7 @@ class Cluster:
         """
         if servers == 0:
             return self
-        if self.levels[0].name != "link":
+        if not self.nodeless or self.levels[0].graph is not None:
             raise ClusterError(
                 "dedicated servers share the workers' link: they need a flat cluster (devices: and link:)"
             )

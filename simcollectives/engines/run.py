@@ -103,6 +103,34 @@ class Run:
         return int(self.bytes_sent_by_level[names.index(level)].max()) if level in names else None
 
     @property
+    def bytes_sent_max_intra(self) -> int | None:
+        """Most bytes sent by one device inside its node; None where the cluster has no nodes, or none of several."""
+        inside = self._inside
+        return int(self.bytes_sent_by_level[:inside].sum(axis=0).max()) if inside else None
+
+    @property
+    def bytes_sent_max_inter(self) -> int | None:
+        """Most bytes sent by one device to other nodes; None where there are none."""
+        return None if self.cluster.nodes == 1 else int(self._sent_out.max())
+
+    @property
+    def bytes_sent_max_node(self) -> int | None:
+        """Most bytes that leave one node; None where there is one."""
+        return None if self.cluster.nodes == 1 else int(self._sent_out[self.cluster.groups].sum(axis=1).max())
+
+    @property
+    def _inside(self) -> int:
+        """Number of levels inside a node, which come first; none where the devices form no nodes."""
+        cluster = self.cluster
+        return int(not cluster.nodeless and cluster.levels[0].size == cluster.gpus_per_node)
+
+    @property
+    def _sent_out(self) -> IntArray:
+        """[device]: bytes sent to other nodes."""
+        sent: IntArray = self.bytes_sent_by_level[self._inside :].sum(axis=0)
+        return sent
+
+    @property
     def bytes_sent_max(self) -> int:
         """Most bytes sent by one device."""
         return int(np.max(self.bytes_sent))

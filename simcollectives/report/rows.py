@@ -6,7 +6,7 @@ from typing import Any
 from simcollectives.algorithms import find_algorithm
 from simcollectives.algorithms.table import label as algorithm_label
 from simcollectives.errors import InputError
-from simcollectives.scenario.keys import POINT_KEYS
+from simcollectives.scenario.keys import kind_of
 from simcollectives.units import format_bytes
 
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ def labels_of(rows: Iterable[Row]) -> tuple[str, ...]:
 
 def is_option(key: str) -> bool:
     """Whether a key of a point is an option of one algorithm, as ``parameter_server.servers`` is."""
-    return key not in POINT_KEYS and key != "world_size"
+    return kind_of(key) is None and key != "world_size"
 
 
 def swept_values(rows: Iterable[Row]) -> dict[str, tuple[Any, ...]]:
@@ -76,8 +76,9 @@ def value_text(key: str, value: Any) -> str:
     >>> value_text("message", 4096), value_text("link.alpha", 5e-6), value_text("devices", 8)
     ('4 KiB', '5 us', '8')
     """
-    if key in POINT_KEYS and is_number(value):
-        return POINT_KEYS[key].format(value)
+    kind = kind_of(key)
+    if kind is not None and is_number(value):
+        return kind.format(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

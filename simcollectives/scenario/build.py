@@ -1,27 +1,38 @@
 """Building what runs at a point: the cluster, the message, the algorithm's options."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from simcollectives.algorithms import find_algorithm, label, resolve_options
-from simcollectives.cluster import Cluster, Device, Link, RankOrder, load_machine
+from simcollectives.cluster import Cluster, Device, Link, Uplink, load_machine
 from simcollectives.cluster.rank_order import checked_rank_order
 from simcollectives.errors import ClusterError, InputError, Problem
-from simcollectives.scenario.keys import MAX_WORLD_SIZE
+from simcollectives.scenario.keys import LINK_KEYS, MAX_WORLD_SIZE, is_link_key
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, CollectiveSettings, Point
 
-LEVELS: Mapping[str, tuple[str, ...]] = {
-    "flat": ("link",),
-    "two_level": ("intra", "inter"),
-    "machine": ("intra", "inter"),
-}
 COUNTS: Mapping[str, tuple[str, ...]] = {
     "flat": ("devices",),
     "two_level": ("nodes", "gpus_per_node"),
     "machine": ("nodes",),
+    "full_mesh": ("devices",),
+    "torus": (),
+    "mesh": (),
+    "levels": (),
 }
 """The keys by which each form of a cluster grows."""
+
+MAX_MESH = 1024
+MAX_TORUS = 4096
+"""Devices of a full mesh, whose links grow as their square, and of a torus or mesh, whose routes are long."""
+
+
+def levels_of(settings: ClusterSettings) -> tuple[str, ...]:
+    """Return the names of the levels that a form of cluster may have."""
+    if settings.form in ("two_level", "machine"):
+        return ("intra", "inter")
+    return tuple(level.name for level in settings.levels) or ("link",)
 
 
 def build_cluster(settings: ClusterSettings, point: Point) -> Cluster:
@@ -30,38 +41,125 @@ def build_cluster(settings: ClusterSettings, point: Point) -> Cluster:
     Raises:
         ClusterError: it cannot exist; the places of the problems are keys of ``cluster:``.
     """
-    nodes = int(point.get("nodes", settings.nodes))
-    gpus_per_node = int(point.get("devices" if settings.form == "flat" else "gpus_per_node", settings.gpus_per_node))
-    if nodes * gpus_per_node > MAX_WORLD_SIZE:
-        rule = f"a cluster has at most {MAX_WORLD_SIZE}"
-        place = "devices" if settings.form == "flat" else "nodes"
-        raise ClusterError([Problem(place, f"{nodes * gpus_per_node} devices are too many; {rule}")])
     device = load_machine(settings.machine).device if settings.machine is not None else Device()
     gamma = point.get("gamma", settings.gamma)
     if gamma is not None:
         device = replace(device, reduction_seconds_per_byte=gamma)
-    if settings.form == "flat":
-        link = _link(settings.link, "link", point)
-        if link is None:
-            raise ClusterError([Problem("link", "the devices have no link")])
-        flat = Cluster.flat(gpus_per_node, link, device=device)
-        return replace(flat, rank_order=_order(settings, flat))
+    _check_size(settings, point)
+    bare = replace(_BUILDERS[settings.form](settings, point), device=device)
+    cluster = replace(bare, rank_order=checked_rank_order(settings.rank_order, bare.nodes, bare.gpus_per_node))
+    return cluster.with_uplinks(*_uplinks(settings, cluster)).with_changes(*settings.slow)
+
+
+def _check_size(settings: ClusterSettings, point: Point) -> None:
+    form, counts = settings.form, COUNTS[settings.form]
+    sizes: list[int] = [level.size for level in settings.levels] or list(settings.sizes)
+    sizes = sizes or [_count(settings, point, key) for key in ("nodes", "gpus_per_node")]
+    most = {"full_mesh": MAX_MESH, "torus": MAX_TORUS, "mesh": MAX_TORUS}.get(form, MAX_WORLD_SIZE)
+    if math.prod(sizes) > most:
+        rule = f"a cluster has at most {most}" if most == MAX_WORLD_SIZE else f"a {_NOUNS[form]} has at most {most}"
+        place = "full_mesh" if form == "full_mesh" else counts[0] if counts else form
+        raise ClusterError([Problem(place, f"{math.prod(sizes)} devices are too many; {rule}")])
+
+
+_NOUNS: Mapping[str, str] = {
+    "flat": "flat cluster",
+    "two_level": "two-level cluster",
+    "machine": "machine's cluster",
+    "full_mesh": "full mesh",
+    "torus": "torus",
+    "mesh": "mesh",
+    "levels": "cluster of levels",
+}
+
+
+def noun(settings: ClusterSettings) -> str:
+    """Return what the form of a cluster is called."""
+    return _NOUNS[settings.form]
+
+
+def _count(settings: ClusterSettings, point: Point, key: str) -> int:
+    swept = "devices" if key == "gpus_per_node" and "devices" in COUNTS[settings.form] else key
+    return int(point.get(swept, getattr(settings, key)))
+
+
+def _of_devices(settings: ClusterSettings, point: Point) -> Cluster:
+    link = _link(settings.link, "link", point)
+    if link is None:
+        raise ClusterError([Problem("link", "the devices have no link")])
+    if settings.sizes:
+        return Cluster.torus(settings.sizes, link, wraps=settings.form == "torus")
+    make = Cluster.flat if settings.form == "flat" else Cluster.full_mesh
+    return make(_count(settings, point, "gpus_per_node"), link)
+
+
+def _of_nodes(settings: ClusterSettings, point: Point) -> Cluster:
+    nodes, gpus = (_count(settings, point, key) for key in ("nodes", "gpus_per_node"))
     intra, inter = (_link(getattr(settings, level), level, point) for level in ("intra", "inter"))
-    two = Cluster.two_level(nodes, gpus_per_node, intra, inter, device=device, name=settings.machine)
-    return replace(two, rank_order=_order(settings, two))
+    cluster = Cluster.two_level(nodes, gpus, intra, inter, name=settings.machine)
+    if settings.machine is None:
+        return cluster
+    graph = load_machine(settings.machine).graph
+    return replace(cluster, levels=(replace(cluster.levels[0], graph=graph), *cluster.levels[1:]))
 
 
-def _order(settings: ClusterSettings, cluster: Cluster) -> RankOrder:
-    """Return the rank order, checked against the number of devices."""
-    return checked_rank_order(settings.rank_order, cluster.nodes, cluster.gpus_per_node)
+def _of_levels(settings: ClusterSettings, point: Point) -> Cluster:
+    return Cluster.layered(
+        [replace(level, link=_link(level.link, level.name, point) or level.link) for level in settings.levels]
+    )
+
+
+_BUILDERS: Mapping[str, Callable[[ClusterSettings, Point], Cluster]] = {
+    **dict.fromkeys(("flat", "full_mesh", "torus", "mesh"), _of_devices),
+    **dict.fromkeys(("two_level", "machine"), _of_nodes),
+    "levels": _of_levels,
+}
+
+
+def _uplinks(settings: ClusterSettings, cluster: Cluster) -> list[Uplink]:
+    """Return what devices share on the way out of their node; nothing that can never bind."""
+    gpus, nics = cluster.gpus_per_node, settings.nics_per_node or cluster.gpus_per_node
+    switch, leaf = settings.pcie_switch, settings.leaf
+    problems = []
+    if gpus % nics:
+        problems.append(Problem("nics_per_node", f"{nics} cards do not divide the {gpus} GPUs of a node"))
+    if switch is not None and gpus % switch[0]:
+        problems.append(Problem("pcie_switch.gpus", f"{switch[0]} GPUs do not divide the {gpus} GPUs of a node"))
+    if leaf is not None and leaf.rails and nics % leaf.rails:
+        problems.append(Problem("leaf.rails", f"{leaf.rails} rails do not divide the {nics} network cards of a node"))
+    if problems:
+        raise ClusterError(problems)
+    if settings.form == "levels":
+        return _spines(cluster)
+    if cluster.nodes == 1 or settings.form not in ("two_level", "machine"):
+        return []
+    port = cluster.level("inter").link.bandwidth
+    found = [Uplink("nic", "inter", port, devices=gpus // nics)] if nics < gpus else []
+    if switch is not None:
+        found.append(Uplink("pcie", "inter", switch[1], devices=switch[0]))
+    if leaf is not None and leaf.rails > 1:
+        bandwidth = cluster.nodes * nics // leaf.rails * port / leaf.oversubscription
+        found.append(Uplink("leaf", "inter", bandwidth, rails=leaf.rails))
+    elif leaf is not None and 0 < leaf.nodes < cluster.nodes:
+        bandwidth = leaf.nodes * nics * port / leaf.oversubscription
+        found.append(Uplink("leaf", "inter", bandwidth, devices=leaf.nodes * gpus))
+    return found
+
+
+def _spines(cluster: Cluster) -> list[Uplink]:
+    """Return the ways out of the units below each level that has no ports of its own."""
+    sizes = [level.size for level in cluster.levels]
+    return [
+        Uplink(level.name, level.name, level.link.bandwidth, devices=math.prod(sizes[:index]))
+        for index, level in enumerate(cluster.levels)
+        if level.ports_of is not None and level.size > 1
+    ]
 
 
 def _link(link: Link | None, level: str, point: Point) -> Link | None:
     if link is None:
         return None
-    changes = {
-        name: point[f"{level}.{name}"] for name in ("alpha", "bandwidth", "overhead") if f"{level}.{name}" in point
-    }
+    changes = {name: point[f"{level}.{name}"] for name in LINK_KEYS if f"{level}.{name}" in point}
     return replace(link, **changes) if changes else link
 
 
@@ -111,7 +209,7 @@ def is_free(key: str, entry: AlgorithmEntry) -> bool:
 
 def is_option(key: str) -> bool:
     """Whether a key of a point is an option of an algorithm, such as ``parameter_server.servers``."""
-    return "." in key and owner(key) not in ("link", "intra", "inter")
+    return "." in key and not is_link_key(key)
 
 
 def owner(key: str) -> str:
@@ -132,5 +230,6 @@ def settings_value(cluster: ClusterSettings, collective: CollectiveSettings, key
     if is_option(key):
         return None
     level, _, name = key.partition(".")
-    link = getattr(cluster, level)
+    links = {one.name: one.link for one in cluster.levels}
+    link = links[level] if level in links else getattr(cluster, level)
     return None if link is None else getattr(link, name)

@@ -27,6 +27,15 @@ EXAMPLES: Mapping[str, str] = {
     "nodes": "nodes: 4",
     "gpus_per_node": "gpus_per_node: 8",
     "machine": "machine: dgx-h100",
+    "levels": "levels: [{name: nvlink, size: 8, alpha: 5 us, bandwidth: 450 GB/s}]",
+    "torus": "torus: [4, 4]",
+    "mesh": "mesh: [4, 4]",
+    "slow": "slow: [{rank: 3, bandwidth: 50%}]",
+    "pcie_switch": "pcie_switch: {gpus: 2, bandwidth: 63 GB/s}",
+    "leaf": "leaf: {nodes: 2, oversubscription: 4}",
+    "gpus": "gpus: 2",
+    "oversubscription": "oversubscription: 4",
+    "size": "size: 8",
     "link": "link: {alpha: 5 us, bandwidth: 450 GB/s}",
     "alpha": "alpha: 5 us",
     "bandwidth": "bandwidth: 450 GB/s",
@@ -194,6 +203,8 @@ def explain(detail: ErrorDetails) -> str:
     if kind in ("too_short", "too_long"):
         rule = f"at least {context['min_length']}" if kind == "too_short" else f"at most {context['max_length']}"
         return f"{context['actual_length']} entries; write {rule}"
+    if kind == "string_pattern_mismatch":
+        return f"{given} is not a name; write small letters, digits and _, such as nvlink"
     if kind == "string_too_short":
         return f"the text is empty; write {EXAMPLES.get(key, 'a text')}"
     return f"{given}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"

@@ -10,7 +10,7 @@ from simcollectives.engines import Job, Run, make_job, simulate_job, verify_job
 from simcollectives.engines.closed_form import closed_form_parts
 from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import build_cluster, message_at, options_at, restricted
-from simcollectives.scenario.keys import METRIC_LEVELS, METRICS, point_text
+from simcollectives.scenario.keys import METRICS, point_text
 from simcollectives.scenario.types import AlgorithmEntry, Point, Scenario
 
 VERIFIED_RANKS = 64
@@ -121,10 +121,6 @@ def _options_text(options: Any) -> str:
     return json.dumps(options, sort_keys=True, default=str)
 
 
-def _metric(run: Run, name: str) -> Any:
-    return run.bytes_sent_max_on(METRIC_LEVELS[name]) if name in METRIC_LEVELS else getattr(run, name)
-
-
 def _values_of(run: Run) -> dict[str, Any]:
     return {
         "collective": run.collective,
@@ -136,5 +132,5 @@ def _values_of(run: Run) -> dict[str, Any]:
         "bottleneck": run.bottleneck,
         "engine": run.engine,
         "engine_reason": run.engine_reason,
-        **{name: _metric(run, name) for name in METRICS},
+        **{name: getattr(run, name) for name in METRICS},
     }

@@ -7,7 +7,7 @@ from simcollectives.engines import DTYPES
 from simcollectives.scenario.build import is_option, label_at
 from simcollectives.scenario.crossings import find_crossings, leader
 from simcollectives.scenario.evaluation import Evaluator
-from simcollectives.scenario.keys import METRIC_LEVELS, METRICS, NUMBER, POINT_KEYS, RATIO, Kind, Value, point_text
+from simcollectives.scenario.keys import METRIC_LINKS, METRICS, NUMBER, RATIO, Kind, Value, kind_of, point_text
 from simcollectives.scenario.results import Check
 from simcollectives.scenario.types import (
     Bound,
@@ -61,7 +61,7 @@ def satisfies(bound: Bound, value: float) -> bool:
 def bound_text(bound: Bound, kind: Kind) -> str:
     """Return a bound in words.
 
-    >>> bound_text(Bound("equals", (1.98e7,), relative=0.005), POINT_KEYS["message"])
+    >>> bound_text(Bound("equals", (1.98e7,), relative=0.005), kind_of("message"))
     'equals 19.8 MB within 0.5%'
     """
     values = " and ".join(_shown(value, kind) for value in bound.values)
@@ -116,8 +116,8 @@ def _metric(evaluator: Evaluator, expectation: MetricExpectation) -> Check:
 def _lack(metric: str) -> str:
     if metric == "closed_form_seconds":
         return "not known, since no closed form is exact there"
-    if metric in METRIC_LEVELS:
-        return f"not defined, since the cluster has no {METRIC_LEVELS[metric]} links there"
+    if metric in METRIC_LINKS:
+        return f"not defined, since the cluster has no {METRIC_LINKS[metric]} there"
     return "not defined, since the time is zero"
 
 
@@ -147,7 +147,7 @@ def _order(evaluator: Evaluator, expectation: OrderExpectation) -> Check:
 
 def _crossover(evaluator: Evaluator, expectation: CrossoverExpectation) -> Check:
     along, grid = expectation.along, expectation.grid
-    kind = POINT_KEYS.get(along, NUMBER)
+    kind = kind_of(along) or NUMBER
     quantum = DTYPES[evaluator.scenario.collective.dtype] if along == "message" else None
 
     def first(value: Value) -> float:
@@ -156,7 +156,7 @@ def _crossover(evaluator: Evaluator, expectation: CrossoverExpectation) -> Check
     def second(value: Value) -> float:
         return evaluator.seconds(expectation.second.entry, {**expectation.second.point, along: value})
 
-    whole = kind.whole or along not in POINT_KEYS
+    whole = kind.whole or kind_of(along) is None
     found = find_crossings(first, second, grid, quantum, whole=whole)
     bound = bound_text(expectation.bound, kind)
     labels = _label(evaluator, expectation.first), _label(evaluator, expectation.second)

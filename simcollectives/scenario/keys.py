@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from simcollectives.algorithms import ALGORITHMS
 from simcollectives.errors import UnitError, show_value
 from simcollectives.units import QUANTITIES
 
@@ -88,6 +89,17 @@ _RATIO_SCHEMA: JsonSchema = {
 }
 
 
+_FACTOR_SCHEMA: JsonSchema = {**_RATIO_SCHEMA, "description": 'A factor, such as "50%" or 0.5'}
+_MAX_FACTOR = 1e9
+
+
+def _parse_factor(value: object) -> float:
+    factor = QUANTITIES["ratio"].parse(value)
+    if not 1 / _MAX_FACTOR <= factor <= _MAX_FACTOR:
+        raise UnitError(f'{show_value(value)} is out of range: a factor is 1e-9 to 1e9; write for instance "50%"')
+    return factor
+
+
 def _number_text(value: float, digits: int = 6) -> str:
     return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
 
@@ -110,14 +122,18 @@ INDEX = Kind("rank", _whole(0, MAX_WORLD_SIZE - 1, "a rank"), _number_text, "0",
 NUMBER = Kind("number", _parse_number, _number_text, "3", {"type": "number", "minimum": 0})
 RATIO = Kind("ratio", QUANTITIES["ratio"].parse, QUANTITIES["ratio"].format, '"0.5%"', _RATIO_SCHEMA)
 
-_LINK_KEYS = {"alpha": SECONDS, "bandwidth": BANDWIDTH, "overhead": SECONDS}
+FACTOR = Kind("factor", _parse_factor, QUANTITIES["ratio"].format, '"50%"', _FACTOR_SCHEMA)
+
+LINK_KEYS: Mapping[str, Kind] = {"alpha": SECONDS, "bandwidth": BANDWIDTH, "overhead": SECONDS}
+
+_ALGORITHMS = {algorithm.name for algorithm in ALGORITHMS}
 
 POINT_KEYS: Mapping[str, Kind] = {
     "message": BYTES,
     "devices": COUNT,
     "nodes": COUNT,
     "gpus_per_node": COUNT,
-    **{f"{level}.{name}": kind for level in ("link", "intra", "inter") for name, kind in _LINK_KEYS.items()},
+    **{f"{level}.{name}": kind for level in ("link", "intra", "inter") for name, kind in LINK_KEYS.items()},
     "gamma": SECONDS_PER_BYTE,
     "root": INDEX,
 }
@@ -126,13 +142,33 @@ POINT_KEYS: Mapping[str, Kind] = {
 METRICS: Mapping[str, Kind] = {
     **dict.fromkeys(("seconds", "latency_seconds", "bandwidth_seconds", "reduction_seconds"), ANY_SECONDS),
     **dict.fromkeys(("lower_bound_seconds", "closed_form_seconds"), ANY_SECONDS),
-    **dict.fromkeys(("bytes_sent_max", "bytes_sent_max_intra", "bytes_sent_max_inter", "bytes_sent_total"), ANY_BYTES),
+    **dict.fromkeys(("bytes_sent_max", "bytes_sent_max_intra", "bytes_sent_max_inter"), ANY_BYTES),
+    **dict.fromkeys(("bytes_sent_max_node", "bytes_sent_total"), ANY_BYTES),
     **dict.fromkeys(("algbw", "busbw"), ANY_BANDWIDTH),
     "rounds": NUMBER,
 }
-"""What an expectation may be about, with the unit of its bounds. ``_intra`` and ``_inter`` count one level's links."""
+"""What an expectation may be about, with the unit of its bounds.
 
-METRIC_LEVELS: Mapping[str, str] = {f"bytes_sent_max_{level}": level for level in ("intra", "inter")}
+``_intra`` counts the links inside nodes and ``_inter`` those between them, of one device; ``_node`` all that leaves one
+node.
+"""
+
+METRIC_LINKS: Mapping[str, str] = {
+    "bytes_sent_max_intra": "links inside nodes",
+    "bytes_sent_max_inter": "links between nodes",
+    "bytes_sent_max_node": "links between nodes",
+}
+
+
+def is_link_key(key: str) -> bool:
+    """Whether a key of a point is a quantity of one level's links, such as ``inter.alpha`` or ``rail.bandwidth``."""
+    level, dot, name = key.partition(".")
+    return bool(dot) and name in LINK_KEYS and level not in _ALGORITHMS
+
+
+def kind_of(key: str) -> Kind | None:
+    """Return what kind of value a key of a point takes; None for the options of algorithms."""
+    return LINK_KEYS[key.partition(".")[2]] if is_link_key(key) else POINT_KEYS.get(key)
 
 
 def value_text(key: str, value: Any) -> str:
@@ -141,7 +177,7 @@ def value_text(key: str, value: Any) -> str:
     >>> value_text("message", 4096), value_text("link.bandwidth", 450e9), value_text("devices", 8)
     ('4 KiB', '450 GB/s', '8')
     """
-    kind = POINT_KEYS.get(key)
+    kind = kind_of(key)
     return str(value) if kind is None or isinstance(value, str) else kind.format(value)
 
 

@@ -1,25 +1,50 @@
-"""The section ``cluster:``, in each of its three forms."""
+"""The section ``cluster:``, in each of its forms."""
 
+import math
+import re
 from typing import Any
 
-from simcollectives.cluster import Link, load_machine
+from simcollectives.cluster import Change, Level, Link, load_machine
 from simcollectives.errors import ClusterError
-from simcollectives.scenario.build import COUNTS, LEVELS, build_cluster
+from simcollectives.scenario.build import COUNTS, build_cluster, levels_of, noun
 from simcollectives.scenario.context import EXAMPLES, Context
-from simcollectives.scenario.places import Path, shown, suggestion
-from simcollectives.scenario.schema import FlatCluster, LinkModel, MachineCluster, TwoLevelCluster
-from simcollectives.scenario.types import EMPTY, ClusterSettings
+from simcollectives.scenario.keys import is_link_key
+from simcollectives.scenario.places import Path, nearest, shown, suggestion
+from simcollectives.scenario.schema_cluster import (
+    ClusterModel,
+    FlatCluster,
+    FullMeshCluster,
+    LayeredCluster,
+    LinkModel,
+    MachineCluster,
+    MeshCluster,
+    NetworkModel,
+    TorusCluster,
+    TwoLevelCluster,
+)
+from simcollectives.scenario.types import EMPTY, ClusterSettings, Form, LeafSettings
 
 PATH: Path = ("cluster",)
 _MARKS = {
     "machine": ("machine",),
+    "full_mesh": ("full_mesh",),
+    "torus": ("torus",),
+    "mesh": ("mesh",),
+    "levels": ("levels",),
     "two_level": ("nodes", "gpus_per_node", "intra", "inter"),
     "flat": ("devices", "link"),
 }
+_SHARED = {"machine": "nodes", "full_mesh": "link", "torus": "link", "mesh": "link"}
+_ANYWHERE = ("gamma", "rank_order", "slow")
+_NETWORK = ("nics_per_node", "pcie_switch", "leaf")
+_KNOWN = {key for keys in _MARKS.values() for key in keys} | {*_ANYWHERE, *_NETWORK}
+_HEADS = ("machine", "full_mesh", "torus", "mesh", "levels", "devices", "gpus_per_node")
 _FORMS = (
-    "write {devices: 8, link: {...}}, {nodes: 4, gpus_per_node: 8, intra: {...}, inter: {...}} "
-    "or {machine: dgx-h100, nodes: 4}"
+    "write {devices: 8, link: {...}}, {nodes: 4, gpus_per_node: 8, intra: {...}, inter: {...}}, "
+    "{machine: dgx-h100, nodes: 4}, {full_mesh: 8, link: {...}}, {torus: [4, 4], link: {...}}, "
+    "{mesh: [4, 4], link: {...}} or {levels: [...]}"
 )
+_PLACE = re.compile(r"([a-z_]+)(?:\[(\d+)\])?(?:\.([a-z_]+))?")
 
 
 def load_cluster(context: Context, value: Any) -> ClusterSettings | None:
@@ -37,16 +62,22 @@ def load_cluster(context: Context, value: Any) -> ClusterSettings | None:
 def _form(context: Context, value: dict[str, Any]) -> str | None:
     """Decide the form by the keys; None, with a problem, where they are of two forms or of none."""
     marked = {form: [key for key in keys if key in value] for form, keys in _MARKS.items()}
-    if marked["machine"]:
-        marked["two_level"] = [key for key in marked["two_level"] if key != "nodes"]
+    shared = {key for form, key in _SHARED.items() if marked[form]}
+    for form in ("two_level", "flat"):
+        marked[form] = [key for key in marked[form] if key not in shared]
     forms = [form for form, keys in marked.items() if keys]
     if len(forms) > 1:
         first, other = marked[forms[0]][0], marked[forms[1]][0]
         context.add((*PATH, other), f"{other} and {first} belong to different forms of a cluster; {_FORMS}")
         return None
+    misspelt = {key: near for key in value if key not in _KNOWN and (near := nearest(key, _HEADS))}
+    if len(forms) == 1 and set(marked[forms[0]]) <= {"link", "nodes"} and misspelt:
+        for key, near in misspelt.items():
+            context.add((*PATH, key), f'unknown key; did you mean "{near}"?')
+        return None
     if not forms:
         known = [key for keys in _MARKS.values() for key in keys]
-        unknown = [key for key in value if key not in ("gamma", "rank_order")]
+        unknown = [key for key in value if key not in _KNOWN]
         if not unknown:
             context.add(PATH, f"the cluster has no devices; {_FORMS}")
         for key in unknown:
@@ -55,16 +86,55 @@ def _form(context: Context, value: dict[str, Any]) -> str | None:
     return forms[0]
 
 
-def _flat(context: Context, value: dict[str, Any]) -> ClusterSettings | None:
-    model = context.validate(PATH, value, FlatCluster)
+def _of_devices(context: Context, value: dict[str, Any]) -> ClusterSettings | None:
+    model: FullMeshCluster | FlatCluster | None
+    if "full_mesh" in value:
+        model = context.validate(PATH, value, FullMeshCluster)
+    else:
+        model = context.validate(PATH, value, FlatCluster)
     if model is None:
         return None
+    form: Form = "full_mesh" if isinstance(model, FullMeshCluster) else "flat"
+    devices = model.full_mesh if isinstance(model, FullMeshCluster) else model.devices
+    return ClusterSettings(form, gpus_per_node=devices, link=_link(model.link), **_everywhere(context, model))
+
+
+def _grid(context: Context, value: dict[str, Any]) -> ClusterSettings | None:
+    model: TorusCluster | MeshCluster | None
+    if "torus" in value:
+        model = context.validate(PATH, value, TorusCluster)
+    else:
+        model = context.validate(PATH, value, MeshCluster)
+    if model is None:
+        return None
+    form: Form = "torus" if isinstance(model, TorusCluster) else "mesh"
+    sizes = tuple(model.torus if isinstance(model, TorusCluster) else model.mesh)
     return ClusterSettings(
-        form="flat",
-        gpus_per_node=model.devices,
+        form,
+        gpus_per_node=math.prod(sizes),
+        sizes=sizes,
         link=_link(model.link),
-        gamma=model.gamma,
-        rank_order=model.rank_order,
+        **_everywhere(context, model),
+    )
+
+
+def _levels(context: Context, value: dict[str, Any]) -> ClusterSettings | None:
+    model = context.validate(PATH, value, LayeredCluster)
+    if model is None:
+        return None
+    before = len(context.problems)
+    for index, level in enumerate(model.levels):
+        if not is_link_key(f"{level.name}.alpha"):
+            context.add((*PATH, "levels", index, "name"), f"{level.name} is an algorithm; take another name")
+    if len(context.problems) > before:
+        return None
+    levels = tuple(Level(one.name, _link(one), one.size, ports_of=one.ports_of) for one in model.levels)
+    return ClusterSettings(
+        "levels",
+        nodes=math.prod(level.size for level in levels[1:]),
+        gpus_per_node=levels[0].size,
+        levels=levels,
+        **_everywhere(context, model),
     )
 
 
@@ -73,13 +143,13 @@ def _two_level(context: Context, value: dict[str, Any]) -> ClusterSettings | Non
     if model is None:
         return None
     return ClusterSettings(
-        form="two_level",
+        "two_level",
         nodes=model.nodes,
         gpus_per_node=model.gpus_per_node,
         intra=None if model.intra is None else _link(model.intra),
         inter=None if model.inter is None else _link(model.inter),
-        gamma=model.gamma,
-        rank_order=model.rank_order,
+        **_shared_ways(context, model, None),
+        **_everywhere(context, model),
     )
 
 
@@ -93,22 +163,59 @@ def _machine(context: Context, value: dict[str, Any]) -> ClusterSettings | None:
         context.add_error((*PATH, "machine"), error)
         return None
     return ClusterSettings(
-        form="machine",
+        "machine",
         nodes=model.nodes,
         gpus_per_node=machine.gpus_per_node,
         intra=machine.intra,
         inter=machine.inter,
-        gamma=model.gamma,
-        rank_order=model.rank_order,
         machine=model.machine,
+        **_shared_ways(context, model, machine.nics_per_node),
+        **_everywhere(context, model),
     )
 
 
-_READERS = {"flat": _flat, "two_level": _two_level, "machine": _machine}
+_READERS = {
+    **dict.fromkeys(("flat", "full_mesh"), _of_devices),
+    **dict.fromkeys(("torus", "mesh"), _grid),
+    "levels": _levels,
+    "two_level": _two_level,
+    "machine": _machine,
+}
 
 
 def _link(model: LinkModel) -> Link:
     return Link(model.alpha, model.bandwidth, model.overhead)
+
+
+def _everywhere(context: Context, model: ClusterModel) -> dict[str, Any]:
+    """Return what every form may have."""
+    slow = []
+    for index, one in enumerate(model.slow or ()):
+        path = (*PATH, "slow", index)
+        written = context.document.data["cluster"]["slow"][index]
+        if not {"alpha", "bandwidth", "gamma"} & set(written):
+            context.add(path, "nothing says what is slower; write alpha, bandwidth or gamma, such as bandwidth: 50%")
+        link = None if one.link is None else (one.link[0], one.link[1])
+        slow.append(Change(one.rank, link, one.level, one.alpha, one.bandwidth, one.gamma))
+    return {"gamma": model.gamma, "rank_order": model.rank_order, "slow": tuple(slow)}
+
+
+def _shared_ways(context: Context, model: NetworkModel, nics: int | None) -> dict[str, Any]:
+    """Return what the devices of nodes may share on the way to each other."""
+    switch, leaf = model.pcie_switch, model.leaf
+    found: dict[str, Any] = {"nics_per_node": nics if model.nics_per_node is None else model.nics_per_node}
+    if switch is not None:
+        found["pcie_switch"] = (switch.gpus, switch.bandwidth)
+    if leaf is not None:
+        path = (*PATH, "leaf")
+        if (leaf.nodes is None) == (leaf.rails is None):
+            context.add(path, "a leaf has so many nodes, or is a rail; write one of nodes and rails")
+        elif leaf.oversubscription < 1:
+            rule = f"{leaf.oversubscription:.6g} is less than 1, where nothing is shared; write 1 or more"
+            context.add((*path, "oversubscription"), rule)
+        else:
+            found["leaf"] = LeafSettings(leaf.nodes or 0, leaf.rails or 0, leaf.oversubscription)
+    return found
 
 
 def _exists(context: Context, settings: ClusterSettings) -> bool:
@@ -117,24 +224,36 @@ def _exists(context: Context, settings: ClusterSettings) -> bool:
         build_cluster(settings, EMPTY)
     except ClusterError as error:
         for problem in error.problems:
-            context.add((*PATH, problem.place) if problem.place else PATH, problem.message)
+            context.add(_path_of(problem.place), problem.message)
         return False
     return True
 
 
+def _path_of(place: str) -> Path:
+    """Return where in the file a problem of a cluster stands."""
+    match = _PLACE.fullmatch(place)
+    if match is None:
+        return PATH
+    key, index, inner = match.groups()
+    path: Path = (*PATH, {"changes": "slow"}.get(key, key))
+    path = path if index is None else (*path, int(index))
+    return path if inner is None else (*path, inner)
+
+
 def key_problem(settings: ClusterSettings, key: str) -> str | None:
     """Return why a key of a point does not fit the form of a cluster, with the remedy; None where it does."""
-    counts, levels = COUNTS[settings.form], LEVELS[settings.form]
-    remedy = " or ".join(counts)
+    counts, levels = COUNTS[settings.form], levels_of(settings)
     if key in ("devices", "nodes", "gpus_per_node") and key not in counts:
         if settings.form == "machine" and key == "gpus_per_node":
             return f"{settings.machine} has {settings.gpus_per_node} GPUs a node; vary nodes"
-        kind = {"flat": "flat", "two_level": "two-level"}.get(settings.form, "machine's")
-        return f"a {kind} cluster has no key {key}; vary {remedy}"
-    level, dot, name = key.partition(".")
-    if dot and level in ("link", "intra", "inter"):
+        remedy = f"vary {' or '.join(counts)}" if counts else "its sizes are fixed; write a scenario for each"
+        return f"a {noun(settings)} has no key {key}; {remedy}"
+    if is_link_key(key):
+        level, _, name = key.partition(".")
         if level not in levels:
-            return f"this cluster has no {level}; vary {' or '.join(f'{other}.{name}' for other in levels)}"
-        if getattr(settings, level) is None:
+            near = nearest(level, levels)
+            hint = f"did you mean {near}.{name}?" if near else f"vary {' or '.join(f'{x}.{name}' for x in levels)}"
+            return f"this cluster has no {level}; {hint}"
+        if not settings.levels and getattr(settings, level) is None:
             return f"this cluster has no {level} links; write {level}: under cluster:"
     return None

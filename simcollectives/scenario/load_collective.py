@@ -8,7 +8,8 @@ from simcollectives.engines.job import count_elements
 from simcollectives.errors import AlgorithmError, InputError
 from simcollectives.scenario.context import Context
 from simcollectives.scenario.places import Path, place_text
-from simcollectives.scenario.schema import CollectiveModel, Reference
+from simcollectives.scenario.schema import CollectiveModel
+from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.types import AlgorithmEntry, CollectiveSettings
 from simcollectives.schedule.collectives import COLLECTIVES
 

@@ -7,9 +7,9 @@ from pydantic import BaseModel
 
 from simcollectives.errors import show_value
 from simcollectives.scenario.bounds import BOUND_KEYS, load_bound
-from simcollectives.scenario.build import LEVELS
+from simcollectives.scenario.build import levels_of, noun
 from simcollectives.scenario.context import Context
-from simcollectives.scenario.keys import METRIC_LEVELS, METRICS, NUMBER
+from simcollectives.scenario.keys import METRIC_LINKS, METRICS, NUMBER
 from simcollectives.scenario.load_crossover import load_crossover
 from simcollectives.scenario.load_points import Namer
 from simcollectives.scenario.places import Path, flow_text, listing, nearest, shown
@@ -131,10 +131,10 @@ def _selector(namer: Namer, path: Path, parsed: Any, raw: Mapping[str, Any], sha
 
 def _has_metric(namer: Namer, path: Path, metric: str) -> bool:
     """Whether the runs of the scenario have a metric: those of a level need a cluster with that level."""
-    level = METRIC_LEVELS.get(metric)
-    if level is None or namer.cluster is None or level in LEVELS[namer.cluster.form]:
+    links = METRIC_LINKS.get(metric)
+    if links is None or namer.cluster is None or len(levels_of(namer.cluster)) > 1:
         return True
-    namer.context.add(path, f"a flat cluster has no {level} links; write bytes_sent_max")
+    namer.context.add(path, f"a {noun(namer.cluster)} has no {links}; write bytes_sent_max")
     return False
 
 

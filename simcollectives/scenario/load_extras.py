@@ -64,7 +64,7 @@ def load_contributions(context: Context, value: Any, namer: Namer | None) -> Sel
     cluster, _ = _cluster_and_options(namer, selector.entry, selector.point)
     if cluster.world_size > MAX_RANKS:
         remedy = (
-            "name fewer devices here" if namer.cluster is not None and namer.cluster.form == "flat" else "name fewer"
+            "name fewer devices here" if namer.cluster is not None and not namer.cluster.nodes > 1 else "name fewer"
         )
         context.add(path, f"{cluster.world_size} ranks are too many to print, at most {MAX_RANKS}; {remedy}")
         return None

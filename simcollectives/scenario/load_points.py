@@ -15,7 +15,7 @@ from simcollectives.scenario.load_collective import checked_options, whole_messa
 from simcollectives.scenario.places import Path, listing, suggestion
 from simcollectives.scenario.point_keys import KeyTable
 from simcollectives.scenario.points import unique
-from simcollectives.scenario.schema import Reference
+from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.types import (
     AlgorithmEntry,
     ClusterSettings,

@@ -8,7 +8,7 @@ from simcollectives.algorithms import Option, find_algorithm
 from simcollectives.errors import AlgorithmError, InputError, UnitError, show_value
 from simcollectives.scenario.build import is_option, owner
 from simcollectives.scenario.context import unknown_key
-from simcollectives.scenario.keys import POINT_KEYS, Kind
+from simcollectives.scenario.keys import LINK_KEYS, POINT_KEYS, Kind, kind_of
 from simcollectives.scenario.load_cluster import key_problem
 from simcollectives.scenario.places import listing, shown
 from simcollectives.scenario.types import ClusterSettings, CollectiveSettings
@@ -30,20 +30,24 @@ class KeyTable:
         """
         if is_option(key):
             return self._option_kind(key)
-        if key not in POINT_KEYS:
+        kind = kind_of(key)
+        if kind is None:
             raise InputError(unknown_key(key, self.known))
         problem = None if self.cluster is None else key_problem(self.cluster, key)
         if problem is not None:
             raise InputError(problem)
         if key == "root" and self.collective is not None and not COLLECTIVES[self.collective.name].rooted:
             raise InputError(f"{self.collective.name} has no root; leave it out")
-        return POINT_KEYS[key]
+        return kind
 
     @property
     def known(self) -> list[str]:
         """All keys that fit."""
         options = [] if self.collective is None else _option_keys(self.collective)
-        fitting = [key for key in POINT_KEYS if self.cluster is None or key_problem(self.cluster, key) is None]
+        keys = list(POINT_KEYS)
+        if self.cluster is not None and self.cluster.levels:
+            keys += [f"{level.name}.{name}" for level in self.cluster.levels for name in LINK_KEYS]
+        fitting = [key for key in keys if self.cluster is None or key_problem(self.cluster, key) is None]
         return [*fitting, *options]
 
     def _option_kind(self, key: str) -> Kind:

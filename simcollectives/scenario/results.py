@@ -31,6 +31,7 @@ ROW_KEYS = (
     "bytes_sent_max",
     "bytes_sent_max_intra",
     "bytes_sent_max_inter",
+    "bytes_sent_max_node",
     "bytes_sent_total",
     "algbw",
     "busbw",

@@ -4,158 +4,31 @@
 is decided by its keys before a model sees it, so that an error is always about one form.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic_core import core_schema
 
-from simcollectives.cluster import RankOrder as WrittenOrder
 from simcollectives.engines import DTYPES, ENGINES
-from simcollectives.errors import UnitError, show_value
 from simcollectives.measured import SHIPPED
 from simcollectives.metrics import COLLECTIVES
-from simcollectives.scenario.keys import (
-    BANDWIDTH,
-    BYTES,
-    COUNT,
-    INDEX,
-    METRICS,
-    NUMBER,
-    POINT_KEYS,
-    RATIO,
-    SECONDS,
-    SECONDS_PER_BYTE,
-    JsonSchema,
-    Kind,
-)
+from simcollectives.scenario.keys import FACTOR, METRICS, NUMBER, POINT_KEYS, RATIO, JsonSchema, Kind
 from simcollectives.scenario.places import shown
+from simcollectives.scenario.schema_cluster import AnyCluster
+from simcollectives.scenario.schema_values import (
+    AlgorithmReference,
+    Bytes,
+    Model,
+    Number,
+    Rank,
+    Ratio,
+    custom_error,
+    reader,
+)
 
 OPTION_KEY = r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$"
 RANGE_STEPS = ("factor", "step", "points")
-
-
-def _reader(kind: Kind) -> BeforeValidator:
-    def read(value: object) -> float:
-        try:
-            return kind.parse(value)
-        except UnitError as error:
-            raise custom_error(error.problems[0].message) from None
-
-    return BeforeValidator(read)
-
-
-def custom_error(message: str) -> PydanticCustomError:
-    """Return an error whose message reaches the user unchanged."""
-    return PydanticCustomError("scenario", "{message}", {"message": message})
-
-
-Bytes = Annotated[float, _reader(BYTES), WithJsonSchema(BYTES.json_schema)]
-Seconds = Annotated[float, _reader(SECONDS), WithJsonSchema(SECONDS.json_schema)]
-Bandwidth = Annotated[float, _reader(BANDWIDTH), WithJsonSchema(BANDWIDTH.json_schema)]
-SecondsPerByte = Annotated[float, _reader(SECONDS_PER_BYTE), WithJsonSchema(SECONDS_PER_BYTE.json_schema)]
-Ratio = Annotated[float, _reader(RATIO), WithJsonSchema(RATIO.json_schema)]
-Number = Annotated[float, _reader(NUMBER), WithJsonSchema(NUMBER.json_schema)]
-Count = Annotated[int, _reader(COUNT), WithJsonSchema(COUNT.json_schema)]
-Rank = Annotated[int, _reader(INDEX), WithJsonSchema(INDEX.json_schema)]
-
-
-@dataclass(frozen=True)
-class Reference:
-    """An algorithm as written: a name, or {name: {option: value}}."""
-
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-def _read_reference(value: object) -> Reference:
-    example = "write a name such as ring, or {rabenseifner: {order: far}}"
-    if isinstance(value, str):
-        return Reference(value)
-    if not isinstance(value, dict):
-        raise custom_error(f"{shown(value)} is not an algorithm; {example}")
-    if len(value) != 1:
-        raise custom_error(f"{shown(value)} has {len(value)} keys where one algorithm has one; {example}")
-    name, options = next(iter(value.items()))
-    if not isinstance(options, dict):
-        remedy = "write {name: {option: value}}, or the name alone"
-        raise custom_error(f"{shown(options)} are not options of {show_value(name)}; {remedy}")
-    return Reference(name, options)
-
-
-_REFERENCE_SCHEMA: JsonSchema = {
-    "oneOf": [
-        {"type": "string"},
-        {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": {"type": "object"}},
-    ],
-    "description": "An algorithm: its name, or {name: {option: value}}",
-    "examples": ["ring", {"rabenseifner": {"order": "far"}}],
-}
-AlgorithmReference = Annotated[Reference, PlainValidator(_read_reference), WithJsonSchema(_REFERENCE_SCHEMA)]
-
-
-def _read_rank_order(value: object) -> WrittenOrder:
-    if value == "node_major":
-        return "node_major"
-    if value == "round_robin":
-        return "round_robin"
-    if isinstance(value, list):
-        return tuple(value)
-    raise custom_error(f"{shown(value)} is not a rank order; write node_major, round_robin or a list of devices")
-
-
-_RANK_ORDER_SCHEMA: JsonSchema = {
-    "oneOf": [
-        {"enum": ["node_major", "round_robin"]},
-        {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
-    ],
-    "description": "Which device each rank sits on: a rule, or the list of devices in rank order",
-}
-RankOrder = Annotated[WrittenOrder, PlainValidator(_read_rank_order), WithJsonSchema(_RANK_ORDER_SCHEMA)]
-
-
-class Model(BaseModel):
-    """A mapping whose keys are all known."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title=None)
-
-
-class LinkModel(Model):
-    """One direction of a link: n bytes alone take alpha + overhead + n / bandwidth."""
-
-    alpha: Seconds = Field(description="Latency of a message", examples=["5 us"])
-    bandwidth: Bandwidth = Field(description="One direction", examples=["450 GB/s", "400 Gb/s"])
-    overhead: Seconds = Field(0.0, description="Time that a message occupies the port beside its bytes")
-
-
-class _ClusterModel(Model):
-    gamma: SecondsPerByte | None = Field(None, description="Reduction time per received byte", examples=["2 ps/B"])
-    rank_order: RankOrder = "node_major"
-
-
-class FlatCluster(_ClusterModel):
-    """Devices that are all on one kind of link."""
-
-    devices: Count = Field(examples=[8])
-    link: LinkModel
-
-
-class TwoLevelCluster(_ClusterModel):
-    """Nodes of several devices: fast links inside, one network port a device between."""
-
-    nodes: Count = Field(examples=[4])
-    gpus_per_node: Count = Field(examples=[8])
-    intra: LinkModel | None = Field(None, description="Links inside a node; only where gpus_per_node is 1 without")
-    inter: LinkModel | None = Field(None, description="Links between nodes; only where nodes is 1 without")
-
-
-class MachineCluster(_ClusterModel):
-    """Nodes of a named machine."""
-
-    machine: str = Field(description="See: simcollectives list machines", examples=["dgx-h100"])
-    nodes: Count = Field(1, examples=[4])
 
 
 class CollectiveModel(Model):
@@ -204,7 +77,7 @@ class OrderModel(ExpectationModel):
 
 def _bounds(kind: Kind) -> dict[str, Any]:
     """Return the fields of a bound in the unit of `kind`, of which one of the first four is given."""
-    value = Annotated[float, _reader(kind), WithJsonSchema(kind.json_schema)]
+    value = Annotated[float, reader(kind), WithJsonSchema(kind.json_schema)]
     pair = Annotated[list[value], Field(min_length=2, max_length=2)]
     types = {"equals": value, "at_most": value, "at_least": value, "between": pair, "rel": Ratio, "abs": value}
     return {name: (type_ | None, None) for name, type_ in types.items()}
@@ -315,7 +188,7 @@ class ScenarioModel(Model):
 
     title: str = Field(min_length=1)
     description: str | None = None
-    cluster: FlatCluster | TwoLevelCluster | MachineCluster
+    cluster: AnyCluster
     collective: CollectiveModel
     sweep: Sweeps | None = None
     engine: Literal[ENGINES] = "auto"  # type: ignore[valid-type]
@@ -343,7 +216,7 @@ class _Generator(GenerateJsonSchema):
         return described
 
 
-_SHARED = {kind.name: kind.json_schema for kind in (*POINT_KEYS.values(), RATIO, NUMBER)}
+_SHARED = {kind.name: kind.json_schema for kind in (*POINT_KEYS.values(), RATIO, FACTOR, NUMBER)}
 
 
 def json_schema() -> dict[str, Any]:

@@ -9,20 +9,33 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from simcollectives.cluster import Link, RankOrder
+from simcollectives.cluster import Change, Level, Link, RankOrder
 from simcollectives.measured import MeasuredSweep
 
 Point = Mapping[str, Any]
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
-Form = Literal["flat", "two_level", "machine"]
+Form = Literal["flat", "two_level", "machine", "full_mesh", "torus", "mesh", "levels"]
 Verify = Literal["auto", "always", "never"]
 Relation = Literal["equals", "at_most", "at_least", "between"]
 
 
 @dataclass(frozen=True)
+class LeafSettings:
+    """Leaf switches of so many ``nodes`` each, or ``rails``; the other is 0."""
+
+    nodes: int
+    rails: int
+    oversubscription: float
+
+
+@dataclass(frozen=True)
 class ClusterSettings:
-    """What ``cluster:`` says. ``machine`` is None but in its form; ``gamma`` (s/B) is None where it is not written."""
+    """What ``cluster:`` says. ``machine`` is None but in its form; ``gamma`` (s/B) is None where it is not written.
+
+    ``sizes`` are those of a torus or mesh. ``nics_per_node`` is None where every device has a card of its own;
+    ``pcie_switch`` is its number of GPUs and its bandwidth (B/s).
+    """
 
     form: Form
     nodes: int = 1
@@ -33,6 +46,12 @@ class ClusterSettings:
     gamma: float | None = None
     rank_order: RankOrder = "node_major"
     machine: str | None = None
+    sizes: tuple[int, ...] = ()
+    levels: tuple[Level, ...] = ()
+    nics_per_node: int | None = None
+    pcie_switch: tuple[int, float] | None = None
+    leaf: LeafSettings | None = None
+    slow: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True)

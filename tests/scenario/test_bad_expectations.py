@@ -65,7 +65,7 @@ CASES = {
         "$.expect[0] (line 4): nothing says what is expected; write one of crossover, ratio, order, seconds"
     ],
     scenario("expect: [{bytes_sent_max_inter: {algorithm: ring}, at_most: 5 GB}]"): [
-        "$.expect[0].bytes_sent_max_inter (line 4): a flat cluster has no inter links; write bytes_sent_max"
+        "$.expect[0].bytes_sent_max_inter (line 4): a flat cluster has no links between nodes; write bytes_sent_max"
     ],
     scenario("expect: [{seconds: {algorithm: ring}, busbw: {algorithm: ring}, at_most: 5 us}]"): [
         "$.expect[0] (line 4): seconds and busbw are subjects of two expectations; write each on a line of its own"

@@ -1,0 +1,113 @@
+"""Kinds of values in a scenario file, each with how it is read and how it is described to an editor."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from simcollectives.cluster import RankOrder as WrittenOrder
+from simcollectives.errors import UnitError, show_value
+from simcollectives.scenario.keys import (
+    BANDWIDTH,
+    BYTES,
+    COUNT,
+    FACTOR,
+    INDEX,
+    NUMBER,
+    RATIO,
+    SECONDS,
+    SECONDS_PER_BYTE,
+    JsonSchema,
+    Kind,
+)
+from simcollectives.scenario.places import shown
+
+
+def reader(kind: Kind) -> BeforeValidator:
+    """Return what reads a value of a kind, and says what is wrong with it."""
+
+    def read(value: object) -> float:
+        try:
+            return kind.parse(value)
+        except UnitError as error:
+            raise custom_error(error.problems[0].message) from None
+
+    return BeforeValidator(read)
+
+
+def custom_error(message: str) -> PydanticCustomError:
+    """Return an error whose message reaches the user unchanged."""
+    return PydanticCustomError("scenario", "{message}", {"message": message})
+
+
+Bytes = Annotated[float, reader(BYTES), WithJsonSchema(BYTES.json_schema)]
+Seconds = Annotated[float, reader(SECONDS), WithJsonSchema(SECONDS.json_schema)]
+Bandwidth = Annotated[float, reader(BANDWIDTH), WithJsonSchema(BANDWIDTH.json_schema)]
+SecondsPerByte = Annotated[float, reader(SECONDS_PER_BYTE), WithJsonSchema(SECONDS_PER_BYTE.json_schema)]
+Ratio = Annotated[float, reader(RATIO), WithJsonSchema(RATIO.json_schema)]
+Factor = Annotated[float, reader(FACTOR), WithJsonSchema(FACTOR.json_schema)]
+Number = Annotated[float, reader(NUMBER), WithJsonSchema(NUMBER.json_schema)]
+Count = Annotated[int, reader(COUNT), WithJsonSchema(COUNT.json_schema)]
+Rank = Annotated[int, reader(INDEX), WithJsonSchema(INDEX.json_schema)]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An algorithm as written: a name, or {name: {option: value}}."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _read_reference(value: object) -> Reference:
+    example = "write a name such as ring, or {rabenseifner: {order: far}}"
+    if isinstance(value, str):
+        return Reference(value)
+    if not isinstance(value, dict):
+        raise custom_error(f"{shown(value)} is not an algorithm; {example}")
+    if len(value) != 1:
+        raise custom_error(f"{shown(value)} has {len(value)} keys where one algorithm has one; {example}")
+    name, options = next(iter(value.items()))
+    if not isinstance(options, dict):
+        remedy = "write {name: {option: value}}, or the name alone"
+        raise custom_error(f"{shown(options)} are not options of {show_value(name)}; {remedy}")
+    return Reference(name, options)
+
+
+_REFERENCE_SCHEMA: JsonSchema = {
+    "oneOf": [
+        {"type": "string"},
+        {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": {"type": "object"}},
+    ],
+    "description": "An algorithm: its name, or {name: {option: value}}",
+    "examples": ["ring", {"rabenseifner": {"order": "far"}}],
+}
+AlgorithmReference = Annotated[Reference, PlainValidator(_read_reference), WithJsonSchema(_REFERENCE_SCHEMA)]
+
+
+def _read_rank_order(value: object) -> WrittenOrder:
+    if value == "node_major":
+        return "node_major"
+    if value == "round_robin":
+        return "round_robin"
+    if isinstance(value, list):
+        return tuple(value)
+    raise custom_error(f"{shown(value)} is not a rank order; write node_major, round_robin or a list of devices")
+
+
+_RANK_ORDER_SCHEMA: JsonSchema = {
+    "oneOf": [
+        {"enum": ["node_major", "round_robin"]},
+        {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
+    ],
+    "description": "Which device each rank sits on: a rule, or the list of devices in rank order",
+}
+RankOrder = Annotated[WrittenOrder, PlainValidator(_read_rank_order), WithJsonSchema(_RANK_ORDER_SCHEMA)]
+
+
+class Model(BaseModel):
+    """A mapping whose keys are all known."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title=None)
