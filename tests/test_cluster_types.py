@@ -26,8 +26,8 @@ def test_flat() -> None:
     assert (cluster.world_size, cluster.nodes, cluster.gpus_per_node) == (8, 1, 8)
     assert [level.name for level in cluster.levels] == ["link"]
     assert cluster.uniform_link == INTRA
-    assert cluster.node_bandwidth is None
-    assert cluster.port_bandwidth == 450e9
+    assert cluster.cuts == ()
+    assert set(cluster.port_bandwidths.tolist()) == {450e9}
     assert cluster.groups.tolist() == [list(range(8))]
 
 
@@ -36,8 +36,8 @@ def test_two_level() -> None:
     assert cluster.world_size == 32
     assert [level.name for level in cluster.levels] == ["intra", "inter"]
     assert cluster.uniform_link is None
-    assert cluster.port_bandwidth == 500e9
-    assert cluster.node_bandwidth == 400e9
+    assert set(cluster.port_bandwidths.tolist()) == {500e9}
+    assert cluster.cuts == ((8, 400e9),)
     assert cluster.level("inter").link == INTER
 
 
@@ -76,10 +76,9 @@ def test_routes_cross_ports_of_the_outermost_level() -> None:
     ports = routes.resources.tolist()
     assert ports[0][0] != ports[1][0], "NVLink and NIC are separate ports"
     assert ports[0] != ports[3], "one direction is not the other"
-    levels = [cluster.resource_level(port) for port in range(cluster.resource_count)]
-    assert [cluster.resource_capacity[p] for p in range(cluster.resource_count)] == [
-        [450e9, 50e9][level] for level in levels
-    ]
+    network = cluster.network
+    assert network.capacity[:-1].tolist() == [[450e9, 50e9][level] for level in network.level_of[:-1]]
+    assert network.owned.all()
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.data())
@@ -99,7 +98,7 @@ def test_every_device_has_its_own_ports(nodes: int, members: int, data: st.DataO
         assert name == ("intra" if node[i] == node[j] else "inter")
         for port, port_owner in ((out, (i, name, True)), (into, (j, name, False))):
             assert owner.setdefault(port, port_owner) == port_owner
-            assert 0 <= port < cluster.resource_count
+            assert 0 <= port < cluster.network.count
     assert len(set(owner.values())) == len(owner)
 
 
@@ -108,7 +107,7 @@ def test_with_servers_adds_devices_on_the_same_link() -> None:
     more = cluster.with_servers(2)
     assert more.world_size == 5
     assert more.device_of_rank.tolist() == [2, 0, 1, 3, 4]
-    assert more.levels == cluster.levels
+    assert [level.link for level in more.levels] == [level.link for level in cluster.levels]
     assert cluster.with_servers(0) is cluster
     with pytest.raises(ClusterError, match="need a flat cluster"):
         Cluster.two_level(1, 3, INTRA, None).with_servers(1)
