@@ -1,6 +1,7 @@
 """Engines evaluate schedules: event (SimPy), vectorized (NumPy), lockstep, closed_form; data moves real arrays."""
 
 from simcollectives.engines.closed_form import closed_form
+from simcollectives.engines.conditions import IDEAL, Conditions, Jitter
 from simcollectives.engines.contributions import contributions
 from simcollectives.engines.data import execute, verify, verify_job
 from simcollectives.engines.job import DTYPES, Job, make_job
@@ -10,6 +11,9 @@ from simcollectives.engines.simulate import ENGINES, check_engine, choose_engine
 __all__ = [
     "DTYPES",
     "ENGINES",
+    "IDEAL",
+    "Conditions",
+    "Jitter",
     "Job",
     "Parts",
     "Run",

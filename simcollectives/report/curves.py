@@ -31,7 +31,8 @@ class Curve:
     """One line of a plot. ``x`` ascends (numbers) or is in the order given (texts).
 
     ``name`` is the algorithm, ``at`` what else it is drawn at where curves differ in that; ``level`` tells that the key
-    of the axis does not concern it; ``number`` is that of its style.
+    of the axis does not concern it; ``number`` is that of its style; ``high`` are the times' 99th percentiles, where
+    there are seeds.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Curve:
     level: bool = False
     number: int = 0
     at: str = ""
+    high: tuple[float, ...] = ()
 
     @property
     def label(self) -> str:
@@ -82,6 +84,9 @@ def picture(rows: Sequence[Row], key: str, metric: str = "seconds", *, log: bool
     flat = [_level_curve(row, curves, metric, numbers) for row in alike.values()]
     curves = [*curves, *(curve for curve in flat if curve is not None)]
     notes += sliced
+    seeds = max((row["seeds"] for row in drawn if row.get("seeds") is not None), default=None)
+    if seeds is not None and any(curve.high for curve in curves):
+        notes.append(f"bands: from the median to the 99th percentile of {seeds} seeds")
     if len(curves) > MAX_ALGORITHMS:
         notes.append(f"{len(curves) - MAX_ALGORITHMS} of {len(curves)} lines not drawn; the table has all")
         curves = curves[:MAX_ALGORITHMS]
@@ -146,7 +151,9 @@ def _curves(
         if good:
             y = tuple(float(by_x[x][metric]) for x in good)
             bound = tuple(_bound(by_x[x], metric) for x in good)
-            curves.append(Curve(name, rest, tuple(good), y, bound, number=number))
+            high = tuple(by_x[x].get("seconds_p99") for x in good) if metric == "seconds" else ()
+            high = () if None in high else high
+            curves.append(Curve(name, rest, tuple(good), y, bound, number=number, high=high))
     return curves, dropped
 
 

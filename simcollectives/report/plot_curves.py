@@ -67,9 +67,10 @@ def draw_curves(axes: "Axes", rows: Sequence[Row], key: str, metric: str) -> tup
     categories = categories_of(drawn.curves)
     for curve in drawn.curves:
         _draw_curve(axes, curve, key, categories, what)
+        _draw_band(axes, curve, key, categories)
     low_bound = _draw_bound(axes, drawn.curves, key, categories, what)
     _set_x_axis(axes, key, drawn.curves, categories)
-    values = [y for curve in drawn.curves for y in curve.y] + low_bound
+    values = [y for curve in drawn.curves for y in (*curve.y, *curve.high)] + low_bound
     axes.set_yscale("log")
     axes.set_ylim(*log_limits(values))
     found = crossings_of(drawn) if metric == "seconds" else _bandwidth_crossings(rows, key, metric)
@@ -145,6 +146,20 @@ def _draw_curve(axes: "Axes", curve: Curve, key: str, categories: list[Any] | No
         linewidth=1.6,
         label=plain(curve.label),
     )
+
+
+def _draw_band(axes: "Axes", curve: Curve, key: str, categories: list[Any] | None) -> None:
+    """Shade from the median to the 99th percentile."""
+    if not curve.high:
+        return
+    points = _positions(curve.x, categories)
+    color = line_style(curve.number).color
+    if len(points) == 1:
+        axes.vlines(points, curve.y, curve.high, color=color, alpha=0.35, linewidth=5)
+        return
+    x, low = filled(key, points, curve.y, is_time=True)
+    _, high = filled(key, points, curve.high, is_time=True)
+    axes.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0)
 
 
 def _draw_bound(

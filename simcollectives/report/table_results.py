@@ -87,6 +87,9 @@ def _columns(rows: Sequence[Row | None], groups: Sequence[Sequence[Row]]) -> lis
     best = [min(float(row["seconds"]) for row in group) for group in groups]
     against = ["" if row is None else _times_text(row["seconds"], least) for row, least in zip(rows, best, strict=True)]
     columns = [with_unit("time", texts(lambda row: format_seconds(row["seconds"])))]
+    if any(row.get("seeds") is not None for row in present):
+        for name in ("p95", "p99"):
+            columns.append(with_unit(name, texts(partial(_seconds_text, f"seconds_{name}"))))
     if any(len(group) > 1 for group in groups):
         columns.append(Column("times\nfastest", against))
     for part in ("latency", "bandwidth", "reduction"):
@@ -119,6 +122,10 @@ def _share_text(key: str, row: Row) -> str:
         return NOTHING
     share = 100 * row[key] / row["seconds"]
     return "<0.1" if 0 < share < 0.05 else f"{share:.1f}"
+
+
+def _seconds_text(key: str, row: Row) -> str:
+    return NOTHING if row.get(key) is None else format_seconds(row[key])
 
 
 def _rate_text(rate: float | None) -> str:
@@ -174,6 +181,9 @@ def captions(rows: Sequence[Row]) -> list[str]:
     found = [
         "times bound: time over the lower bound, which nothing can beat; %: share of the time; most sent: by one device"
     ]
+    seeds = max((row["seeds"] for row in rows if row.get("seeds") is not None), default=None)
+    if seeds is not None:
+        found.append(f"time: the median run of {_count(seeds, 'seed')}; p95, p99: percentiles, by nearest rank")
     engines = list(dict.fromkeys(str(row["engine"]) for row in rows))
     exact = [row for row in rows if row["closed_form_seconds"] is not None]
     equal = sum(same(row["seconds"], row["closed_form_seconds"]) for row in exact)

@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simcollectives.algorithms import placement_of
-from simcollectives.engines import Job, Run, make_job, simulate_job, verify_job
+from simcollectives.engines import Conditions, Job, Run, make_job, simulate_job, verify_job
 from simcollectives.engines.closed_form import closed_form_parts
 from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import build_cluster, message_at, options_at, restricted
-from simcollectives.scenario.keys import METRICS, point_text
+from simcollectives.scenario.keys import METRICS, PERCENTILES, point_text
 from simcollectives.scenario.types import AlgorithmEntry, Point, Scenario
 
 VERIFIED_RANKS = 64
@@ -25,6 +25,7 @@ class Evaluator:
     scenario: Scenario
     reasons: dict[str, None] = field(default_factory=dict)
     _values: dict[Hashable, dict[str, Any]] = field(default_factory=dict)
+    _medians: dict[Hashable, Conditions] = field(default_factory=dict)
     _seconds: dict[Hashable, float] = field(default_factory=dict)
     _verified: set[Hashable] = field(default_factory=set)
 
@@ -55,32 +56,50 @@ class Evaluator:
         if key not in self._seconds:
             job = self._job(entry, mine)
             parts = closed_form_parts(job) if self.scenario.engine == "auto" else None
-            self._seconds[key] = self._simulate(entry, mine, job).seconds if parts is None else parts.seconds
+            self._seconds[key] = self._evaluate(entry, mine, job)["seconds"] if parts is None else parts.seconds
         return self._seconds[key]
 
     def run(self, entry: AlgorithmEntry, point: Point) -> Run:
-        """Return one run with its timeline. Raises as `row` does."""
+        """Return one run with its timeline; with seeds, that with the median time. Raises as `row` does."""
         mine = restricted(point, entry)
-        return self._simulate(entry, mine, self._job(entry, mine), timeline=True)
+        job = self._job(entry, mine)
+        if self.scenario.seeds is not None:
+            self._evaluate(entry, mine, job)
+            job = replace(job, conditions=self._medians[_key(entry, mine)])
+        return self._simulate(entry, mine, job, timeline=True)
 
     def _job(self, entry: AlgorithmEntry, point: Point) -> Job:
-        collective = self.scenario.collective
+        collective, conditions = self.scenario.collective, self.scenario.conditions
         try:
             cluster = build_cluster(self.scenario.cluster, point)
             options = options_at(collective, entry, point)
-            return make_job(
-                collective.name, entry.name, cluster, message_at(collective, point), options, collective.dtype
-            )
+            message = message_at(collective, point)
+            return make_job(collective.name, entry.name, cluster, message, options, collective.dtype, conditions)
         except (InputError, MemoryError) as error:
             raise self._placed(error, entry, point) from error
 
     def _evaluate(self, entry: AlgorithmEntry, point: Point, job: Job) -> dict[str, Any]:
         key = _key(entry, point)
         if key not in self._values:
-            run = self._simulate(entry, point, job)
+            run, percentiles = self._median(entry, point, job)
             self.reasons[f"engine {run.engine} ({run.engine_reason})"] = None
-            self._values[key] = _values_of(run)
+            self._values[key] = _values_of(run, self.scenario.seeds, percentiles)
         return self._values[key]
+
+    def _median(self, entry: AlgorithmEntry, point: Point, job: Job) -> tuple[Run, dict[str, float]]:
+        """Return the run with the median time over the seeds, and percentiles by nearest rank; or the one run."""
+        if self.scenario.seeds is None:
+            return self._simulate(entry, point, job), {}
+        first, count = job.conditions.seed, self.scenario.seeds
+        found = []
+        for seed in range(first, first + count):
+            seeded = replace(job, conditions=replace(job.conditions, seed=seed))
+            found.append((self._simulate(entry, point, seeded).seconds, seed))
+        found.sort()
+        ranked = {name: found[-(-percent * count // 100) - 1] for name, percent in PERCENTILES.items()}
+        median = replace(job, conditions=replace(job.conditions, seed=ranked["seconds_p50"][1]))
+        self._medians[_key(entry, point)] = median.conditions
+        return self._simulate(entry, point, median), {name: seconds for name, (seconds, _) in ranked.items()}
 
     def _simulate(self, entry: AlgorithmEntry, point: Point, job: Job, *, timeline: bool = False) -> Run:
         try:
@@ -121,7 +140,7 @@ def _options_text(options: Any) -> str:
     return json.dumps(options, sort_keys=True, default=str)
 
 
-def _values_of(run: Run) -> dict[str, Any]:
+def _values_of(run: Run, seeds: int | None, percentiles: dict[str, float]) -> dict[str, Any]:
     return {
         "collective": run.collective,
         "algorithm": run.algorithm,
@@ -132,5 +151,7 @@ def _values_of(run: Run) -> dict[str, Any]:
         "bottleneck": run.bottleneck,
         "engine": run.engine,
         "engine_reason": run.engine_reason,
-        **{name: getattr(run, name) for name in METRICS},
+        **{name: getattr(run, name) for name in METRICS if name not in PERCENTILES},
+        "seeds": seeds,
+        **{name: percentiles.get(name) for name in PERCENTILES},
     }

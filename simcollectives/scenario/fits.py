@@ -6,7 +6,7 @@ from typing import Any
 
 from simcollectives.algorithms import check_fits, find_algorithm
 from simcollectives.cluster import Cluster
-from simcollectives.engines import DTYPES, check_engine, closed_form, make_job
+from simcollectives.engines import DTYPES, IDEAL, Conditions, check_engine, closed_form, make_job
 from simcollectives.engines.data import MAX_HELD_BYTES
 from simcollectives.engines.job import count_elements
 from simcollectives.errors import InputError
@@ -27,6 +27,7 @@ class Fits:
     collective: CollectiveSettings
     engine: str = "auto"
     verify: str = "auto"
+    conditions: Conditions = IDEAL
     work: int = 0
     _cluster: tuple[Hashable, Cluster | str] | None = None  # only the last one: large clusters hold large arrays
     _reasons: dict[Hashable, str | None] = field(default_factory=dict)
@@ -70,13 +71,17 @@ class Fits:
         name, dtype = self.collective.name, self.collective.dtype
         try:
             self.work += cluster.world_size
+            if len(self.conditions.skew) > cluster.world_size:
+                late = len(self.conditions.skew) - 1
+                return f"rank {late} of skew is unreachable; ranks are 0 to {cluster.world_size - 1}"
             options: dict[str, Any] = options_at(self.collective, entry, point)
             check_fits(find_algorithm(name, entry.name), cluster, options)
             if self.engine == "closed_form":
                 closed_form(name, entry.name, cluster, message, options, dtype)
             elif cluster.world_size <= _QUICK_WORLD_SIZE:
                 self.work += cluster.world_size**2
-                check_engine(make_job(name, entry.name, cluster, DTYPES[dtype], options, dtype), self.engine)
+                job = make_job(name, entry.name, cluster, DTYPES[dtype], options, dtype, self.conditions)
+                check_engine(job, self.engine)
         except InputError as error:
             return _text(error)
         return None

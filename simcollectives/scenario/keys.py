@@ -119,6 +119,11 @@ BANDWIDTH = _quantity("bandwidth", MIN_BANDWIDTH, MAX_BANDWIDTH)
 SECONDS_PER_BYTE = _quantity("seconds_per_byte", 0, MAX_SECONDS_PER_BYTE)
 COUNT = Kind("count", _whole(1, MAX_WORLD_SIZE, "a count"), _number_text, "8", _COUNT_SCHEMA, whole=True)
 INDEX = Kind("rank", _whole(0, MAX_WORLD_SIZE - 1, "a rank"), _number_text, "0", _INDEX_SCHEMA, whole=True)
+MAX_SEED, MAX_SEEDS = (1 << 63) - 1, 10_000
+_SEED_SCHEMA: JsonSchema = {"type": "integer", "minimum": 0, "maximum": MAX_SEED}
+_SEEDS_SCHEMA: JsonSchema = {"type": "integer", "minimum": 1, "maximum": MAX_SEEDS}
+SEED = Kind("seed", _whole(0, MAX_SEED, "a seed"), _number_text, "0", _SEED_SCHEMA, whole=True)
+SEEDS = Kind("seeds", _whole(1, MAX_SEEDS, "a number of seeds"), _number_text, "100", _SEEDS_SCHEMA, whole=True)
 NUMBER = Kind("number", _parse_number, _number_text, "3", {"type": "number", "minimum": 0})
 RATIO = Kind("ratio", QUANTITIES["ratio"].parse, QUANTITIES["ratio"].format, '"0.5%"', _RATIO_SCHEMA)
 
@@ -146,12 +151,15 @@ METRICS: Mapping[str, Kind] = {
     **dict.fromkeys(("bytes_sent_max_node", "bytes_sent_total"), ANY_BYTES),
     **dict.fromkeys(("algbw", "busbw"), ANY_BANDWIDTH),
     "rounds": NUMBER,
+    **dict.fromkeys(("seconds_p50", "seconds_p95", "seconds_p99"), ANY_SECONDS),
 }
 """What an expectation may be about, with the unit of its bounds.
 
 ``_intra`` counts the links inside nodes and ``_inter`` those between them, of one device; ``_node`` all that leaves one
-node.
+node. ``_p50``, ``_p95`` and ``_p99`` are percentiles over the seeds.
 """
+
+PERCENTILES: Mapping[str, int] = {f"seconds_p{percent}": percent for percent in (50, 95, 99)}
 
 METRIC_LINKS: Mapping[str, str] = {
     "bytes_sent_max_intra": "links inside nodes",

@@ -39,6 +39,7 @@ class Namer:
     sweeps: Sequence[Sweep]
     fits: Fits | None
     all_entries: bool = True
+    seeds: int | None = None
 
     @cached_property
     def table(self) -> KeyTable:

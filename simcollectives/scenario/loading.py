@@ -4,11 +4,13 @@ import os
 from dataclasses import replace
 from typing import Any
 
+from simcollectives.engines import IDEAL, Conditions
 from simcollectives.errors import InputError
 from simcollectives.scenario.context import EXAMPLES, Context, unknown_key
 from simcollectives.scenario.fits import Fits
 from simcollectives.scenario.load_cluster import load_cluster
 from simcollectives.scenario.load_collective import load_collective
+from simcollectives.scenario.load_conditions import load_conditions
 from simcollectives.scenario.load_expect import load_expectations
 from simcollectives.scenario.load_extras import load_contributions, load_measured, load_timelines
 from simcollectives.scenario.load_points import Namer
@@ -91,7 +93,10 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
     collective = load_collective(context, data["collective"]) if "collective" in data else None
     table = KeyTable(cluster, collective)
     sweeps = load_sweeps(context, data["sweep"], table) if "sweep" in data else ()
-    namer = _namer(context, data, cluster, collective, sweeps, (engine, verify))
+    conditions, seeds = load_conditions(context, data, engine)
+    if engine == "closed_form" and not conditions.ideal:
+        engine, conditions = "auto", IDEAL  # it is reported, once
+    namer = _namer(context, data, cluster, collective, sweeps, (engine, verify), (conditions, seeds))
     expectations = load_expectations(context, data["expect"], namer) if "expect" in data else ()
     measured = load_measured(context, data["measured"], namer) if "measured" in data else None
     timelines = load_timelines(context, data["timeline"], namer) if "timeline" in data else ()
@@ -111,6 +116,8 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
         measured=measured,
         timelines=timelines,
         contributions=contributions,
+        conditions=conditions,
+        seeds=seeds,
     )
 
 
@@ -139,6 +146,7 @@ def _namer(
     collective: CollectiveSettings | None,
     sweeps: tuple[Sweep, ...] | None,
     engine_verify: tuple[str, Verify],
+    drawn: tuple[Conditions, int | None],
 ) -> Namer | None:
     """Return what resolves names, after checking that every algorithm runs at every point."""
     if collective is None:
@@ -146,9 +154,9 @@ def _namer(
     written = data["collective"]
     whole = len(collective.algorithms) == len(written["algorithms"])
     if cluster is None or sweeps is None:
-        return Namer(context, cluster, collective, sweeps or (), None, whole)
-    fits = Fits(cluster, collective, *engine_verify)
-    namer = Namer(context, cluster, collective, sweeps, fits, whole)
+        return Namer(context, cluster, collective, sweeps or (), None, whole, drawn[1])
+    fits = Fits(cluster, collective, *engine_verify, conditions=drawn[0])
+    namer = Namer(context, cluster, collective, sweeps, fits, whole, drawn[1])
     if collective.message_bytes is None and "message" in written:
         return replace(namer, fits=None)  # the message is reported already
     if not _messages_are_given(context, namer):

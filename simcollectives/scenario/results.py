@@ -36,10 +36,16 @@ ROW_KEYS = (
     "algbw",
     "busbw",
     "verified",
+    "seeds",
+    "seconds_p50",
+    "seconds_p95",
+    "seconds_p99",
 )
 """The keys of a row, in order: SI units, ``point`` holds the swept quantities, ``verified`` is True or None.
 
-What has no value is None: ``bytes_sent_max_inter`` where no links are between nodes, rates where the time is zero.
+With seeds the row is the run with the
+median time. What has no value is None: percentiles without seeds, ``bytes_sent_max_inter`` where no links are between
+nodes, rates where the time is zero.
 """
 
 

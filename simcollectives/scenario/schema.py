@@ -19,10 +19,15 @@ from simcollectives.scenario.schema_cluster import AnyCluster
 from simcollectives.scenario.schema_values import (
     AlgorithmReference,
     Bytes,
+    JitterReference,
     Model,
     Number,
     Rank,
+    RankSeconds,
     Ratio,
+    Seconds,
+    Seed,
+    Seeds,
     custom_error,
     reader,
 )
@@ -183,6 +188,21 @@ for _model in METRIC_MODELS.values():
     AnyExpectation |= _model
 
 
+class SkewModel(Model):
+    """Ranks that start late: those named, or each by a random time."""
+
+    ranks: RankSeconds | None = Field(None, description="Start of each late rank", examples=[{"3": "10 us"}])
+    random: Seconds | None = Field(None, description="Each rank starts between 0 and so much later, evenly drawn")
+
+
+class JitterModel(Model):
+    """Random factors of mean 1, drawn for each message, or each rank and round."""
+
+    alpha: JitterReference | None = Field(None, description="On the latency of each message")
+    bandwidth: JitterReference | None = Field(None, description="On the time that the bytes of each message take")
+    reduction: JitterReference | None = Field(None, description="On the reduction time of each rank and round")
+
+
 class ScenarioModel(Model):
     """A question to the simulator: a cluster, a collective, what to vary, and what is expected."""
 
@@ -197,6 +217,10 @@ class ScenarioModel(Model):
     )
     expect: list[AnyExpectation] | None = Field(None, description="What must hold")
     measured: MeasuredModel | None = None
+    skew: SkewModel | None = None
+    jitter: JitterModel | None = None
+    seed: Seed = Field(0, description="Of what is drawn at random")
+    seeds: Seeds | None = Field(None, description="Runs of every point, each with the next seed", examples=[100])
     timeline: SelectorModel | list[SelectorModel] | None = Field(None, description="Runs to draw, transfer by transfer")
     contributions: SelectorModel | None = Field(None, description="A run whose chunks are followed round by round")
 

@@ -8,21 +8,26 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, Wit
 from pydantic_core import PydanticCustomError
 
 from simcollectives.cluster import RankOrder as WrittenOrder
-from simcollectives.errors import UnitError, show_value
+from simcollectives.engines import Jitter
+from simcollectives.engines.conditions import DISTRIBUTIONS
+from simcollectives.errors import InputError, UnitError, show_value
 from simcollectives.scenario.keys import (
     BANDWIDTH,
     BYTES,
     COUNT,
     FACTOR,
     INDEX,
+    MAX_WORLD_SIZE,
     NUMBER,
     RATIO,
     SECONDS,
     SECONDS_PER_BYTE,
+    SEED,
+    SEEDS,
     JsonSchema,
     Kind,
 )
-from simcollectives.scenario.places import shown
+from simcollectives.scenario.places import shown, suggestion
 
 
 def reader(kind: Kind) -> BeforeValidator:
@@ -50,6 +55,8 @@ Ratio = Annotated[float, reader(RATIO), WithJsonSchema(RATIO.json_schema)]
 Factor = Annotated[float, reader(FACTOR), WithJsonSchema(FACTOR.json_schema)]
 Number = Annotated[float, reader(NUMBER), WithJsonSchema(NUMBER.json_schema)]
 Count = Annotated[int, reader(COUNT), WithJsonSchema(COUNT.json_schema)]
+Seed = Annotated[int, reader(SEED), WithJsonSchema(SEED.json_schema)]
+Seeds = Annotated[int, reader(SEEDS), WithJsonSchema(SEEDS.json_schema)]
 Rank = Annotated[int, reader(INDEX), WithJsonSchema(INDEX.json_schema)]
 
 
@@ -85,6 +92,55 @@ _REFERENCE_SCHEMA: JsonSchema = {
     "examples": ["ring", {"rabenseifner": {"order": "far"}}],
 }
 AlgorithmReference = Annotated[Reference, PlainValidator(_read_reference), WithJsonSchema(_REFERENCE_SCHEMA)]
+
+
+def _read_jitter(value: object) -> Jitter:
+    example = "write {lognormal: 20%} or {gamma: 20%}"
+    if not isinstance(value, dict) or len(value) != 1:
+        raise custom_error(f"{shown(value)} is not one distribution with its spread; {example}")
+    name, spread = next(iter(value.items()))
+    if name not in DISTRIBUTIONS:
+        raise custom_error(f"{shown(name)} is not a distribution; {suggestion(name, DISTRIBUTIONS)}")
+    try:
+        return Jitter(name, RATIO.parse(spread))
+    except UnitError as error:
+        raise custom_error(error.problems[0].message) from None
+    except InputError:
+        raise custom_error(f"{shown(spread)} is out of range; a spread is a ratio from 0 to 10, such as 20%") from None
+
+
+_JITTER_SCHEMA: JsonSchema = {
+    "oneOf": [
+        {"type": "object", "properties": {name: RATIO.json_schema}, "required": [name], "additionalProperties": False}
+        for name in DISTRIBUTIONS
+    ],
+    "description": "A distribution of mean 1, with its standard deviation",
+    "examples": [{"lognormal": "20%"}],
+}
+JitterReference = Annotated[Jitter, PlainValidator(_read_jitter), WithJsonSchema(_JITTER_SCHEMA)]
+
+
+def _read_rank_seconds(value: object) -> dict[int, float]:
+    if not isinstance(value, dict) or not value:
+        raise custom_error(f"{shown(value)} does not say which ranks start when; write {{3: 10 us}}")
+    found = {}
+    for key, start in value.items():
+        if not str(key).isascii() or not str(key).isdecimal() or int(str(key)[:9]) >= MAX_WORLD_SIZE:
+            raise custom_error(f"{shown(key)} is not a rank; write a whole number, as in {{3: 10 us}}")
+        try:
+            found[int(key)] = float(SECONDS.parse(start))
+        except UnitError as error:
+            raise custom_error(f"rank {key}: {error.problems[0].message}") from None
+    return found
+
+
+_RANK_SECONDS_SCHEMA: JsonSchema = {
+    "type": "object",
+    "minProperties": 1,
+    "patternProperties": {"^[0-9]+$": SECONDS.json_schema},
+    "additionalProperties": False,
+}
+RankSeconds = Annotated[dict[int, float], PlainValidator(_read_rank_seconds), WithJsonSchema(_RANK_SECONDS_SCHEMA)]
 
 
 def _read_rank_order(value: object) -> WrittenOrder:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from simcollectives.cluster import Change, Level, Link, RankOrder
+from simcollectives.engines import IDEAL, Conditions
 from simcollectives.measured import MeasuredSweep
 
 Point = Mapping[str, Any]
@@ -167,7 +168,7 @@ class MeasuredSettings:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A validated scenario file."""
+    """A validated scenario file. With ``seeds``, runs are made with so many seeds, from that of ``conditions`` on."""
 
     file: str
     title: str
@@ -181,3 +182,5 @@ class Scenario:
     measured: MeasuredSettings | None = None
     timelines: tuple[Selector, ...] = ()
     contributions: Selector | None = None
+    conditions: Conditions = IDEAL
+    seeds: int | None = None

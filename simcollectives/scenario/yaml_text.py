@@ -47,6 +47,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN")
 _NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _LONGEST_INTEGER = 400
+_NUMBERED = {("skew", "ranks")}  # whose keys are ranks
 _NO_KEY = "\0"  # stands in paths for a key that is not kept; no real key holds it
 
 
@@ -279,6 +280,8 @@ class _Builder:
         key = self._node(event, events, (*path, _NO_KEY))
         if isinstance(key, str):
             return key
+        if path in _NUMBERED and isinstance(key, int) and not isinstance(key, bool):
+            return str(key)
         message = 'a key must be text; write "key: value"'
         if isinstance(event, ScalarEvent):
             rule = f"a key must be text, and {show_value(event.value)[1:-1]} is not; put it in quotes"
