@@ -14,7 +14,11 @@ from simcollectives.units import parse_bandwidth, parse_bytes, parse_flops_per_s
 
 @dataclass(frozen=True)
 class Machine:
-    """A type of server: its devices and links, and where each figure comes from."""
+    """A type of server: its devices and links, and where each figure comes from.
+
+    ``graph`` is what joins the devices in place of a switch, with ``intra`` the link of each pair or lane; ``inter`` is
+    one network card.
+    """
 
     name: str
     summary: str

@@ -151,8 +151,8 @@ def _curves(
         if good:
             y = tuple(float(by_x[x][metric]) for x in good)
             bound = tuple(_bound(by_x[x], metric) for x in good)
-            high = tuple(by_x[x].get("seconds_p99") for x in good) if metric == "seconds" else ()
-            high = () if None in high else high
+            last = [by_x[x].get("seconds_p99") for x in good if metric == "seconds"]
+            high = () if None in last else tuple(float(value) for value in last)
             curves.append(Curve(name, rest, tuple(good), y, bound, number=number, high=high))
     return curves, dropped
 

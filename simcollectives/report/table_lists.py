@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from simcollectives.algorithms import ALGORITHMS, Algorithm
+from simcollectives.cluster import FullMesh, Wiring
 from simcollectives.cluster.machines import Machine, list_machines
 from simcollectives.report.text import Column, TextTable, caption, fitted, heading
 from simcollectives.units import format_bandwidth, format_bytes, format_flops_per_second, format_seconds
@@ -83,6 +84,12 @@ def _figures(machine: Machine) -> list[tuple[str, str, str]]:
     ):
         if value is not None:
             found.append((name, show(value), place))
+    if machine.nics_per_node != machine.gpus_per_node:
+        found.append(("network cards per node", str(machine.nics_per_node), "nics_per_node"))
+    if isinstance(machine.graph, FullMesh):
+        found.append(("intra wiring", "full mesh", "intra.full_mesh"))
+    elif isinstance(machine.graph, Wiring):
+        found.append(("intra wiring", f"{len(machine.graph.links)} pairs", "intra.wiring"))
     for level, link in (("intra", machine.intra), ("inter", machine.inter)):
         found.append((f"{level} alpha", format_seconds(link.alpha), f"{level}.alpha"))
         found.append((f"{level} bandwidth", format_bandwidth(link.bandwidth), f"{level}.bandwidth"))

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from simcollectives.cluster import Cluster
+from simcollectives.cluster.machines import machine_names
 from simcollectives.scenario import Scenario, run_scenario
 from simcollectives.scenario.build import build_cluster
 
@@ -126,6 +128,13 @@ def test_bytes_of_devices_and_nodes(rows: Rows) -> None:
     assert rows(f"nodes: 4, gpus_per_node: 1, {LINKS}")[0]["bytes_sent_max_intra"] is None
     one = rows("machine: dgx-h100")[0]
     assert (one["bytes_sent_max_intra"], one["bytes_sent_max_inter"]) == (1.75e9, None)
+
+
+def test_machines_are_the_same_from_a_file(load: Loader) -> None:
+    for name in machine_names():
+        for nodes in (1, 2):
+            built = build_cluster(load(scenario(f"machine: {name}, nodes: {nodes}")).cluster, {})
+            assert built == Cluster.machine(name, nodes)
 
 
 def test_slow_ranks_and_links(rows: Rows) -> None:
