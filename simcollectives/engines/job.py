@@ -9,7 +9,7 @@ import numpy as np
 from simcollectives.algorithms.table import check_fits, find_algorithm, label, placement_of
 from simcollectives.algorithms.types import Algorithm, Cost, LevelCost, Options, resolve_options
 from simcollectives.cluster.types import Cluster
-from simcollectives.errors import InputError, Problem
+from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.metrics import bandwidth_lower_bound, latency_lower_bound
 from simcollectives.schedule.partition import Layout
 from simcollectives.schedule.types import IntArray, Round, Schedule
@@ -68,8 +68,12 @@ class Job:
     def lower_bound_seconds(self) -> float:
         """The larger of the latency and the bandwidth bound."""
         cluster = self.cluster
+        latency = latency_lower_bound(cluster.world_size, min(level.link.alpha for level in cluster.levels))
+        if self.schedule.servers:
+            # With helpers a worker need only send its vector once, and receive the sum once.
+            return max(latency, self.message_bytes / cluster.port_bandwidth if cluster.world_size > 1 else 0.0)
         return max(
-            latency_lower_bound(cluster.world_size, min(level.link.alpha for level in cluster.levels)),
+            latency,
             bandwidth_lower_bound(
                 self.algorithm.collective,
                 cluster.world_size,
@@ -95,6 +99,9 @@ def make_job(
         InputError: an unknown collective, algorithm, option or dtype; a message that is not a whole number of
             elements; an algorithm that does not run on the cluster; or more messages than can be held.
     """
+    if not isinstance(cluster, Cluster):
+        remedy = "make one with Cluster.flat, Cluster.two_level or Cluster.machine"
+        raise InputError([Problem("cluster", f"{show_value(cluster)} is not a Cluster; {remedy}")])
     found = find_algorithm(collective, algorithm)
     resolved = resolve_options(found, options)
     elements = count_elements(message_bytes, dtype)
