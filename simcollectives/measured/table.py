@@ -119,7 +119,7 @@ def _header_is_right(header: list[str], required: Sequence[str], table: str, lin
     if missing:
         rule = f"{listing(header)} names no {listing(missing)}"
         others = [name for name in header[:_COMPARED_NAMES] if name not in required]
-        pairs = [(difflib.get_close_matches(name, others, 1, cutoff=0.6), name) for name in missing]
+        pairs = [(difflib.get_close_matches(name, others, 1, cutoff=0.55), name) for name in missing]
         renames = [f"rename {show_value(near[0])} to {show_value(name)}" for near, name in pairs if near]
         remedy = ", ".join(renames) or "is this the right file?"
         problems.add(table, f"{rule}; the first line must name the columns {','.join(required)}: {remedy}", line)
