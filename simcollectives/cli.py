@@ -68,6 +68,8 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Check every `expect:` block of scenario files, in folders recursively."""
+    if not paths and not Path("scenarios").is_dir():
+        raise InputError("there is no folder scenarios/ here; give a file or a folder: simcollectives check PATH")
     raise typer.Exit(_run_all(_scenario_files(paths or [Path("scenarios")]), as_json=as_json, checks_only=True))
 
 
@@ -152,7 +154,7 @@ def _run_all(paths: Sequence[Path], *, as_json: bool, checks_only: bool, output:
         from simcollectives.report.files import json_text, to_json
 
         typer.echo(json_text(to_json(results)))
-    elif checks_only:
+    elif checks_only and results:
         _print_summary(results)
     return code
 
@@ -238,7 +240,8 @@ def _print_tables(result: "ScenarioResult", *, checks_only: bool) -> None:
 def _print_summary(results: Sequence["ScenarioResult"]) -> None:
     checks = [check for result in results for check in result.checks]
     failed = sum(not check.passed for check in checks)
-    typer.echo(f"{len(checks) - failed} expectations passed, {failed} failed, in {len(results)} scenarios")
+    scenarios = f"{len(results)} scenario{'s' if len(results) != 1 else ''}"
+    typer.echo(f"{len(checks) - failed} expectations passed, {failed} failed, in {scenarios}")
 
 
 def main() -> None:

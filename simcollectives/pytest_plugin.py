@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from simcollectives.scenario import Check, Scenario
 
 _EXPECT = re.compile(rb"^[\"']?expect[\"']?\s*:", re.MULTILINE)
+_SCENARIO = (
+    re.compile(rb"^[\"']?cluster[\"']?\s*:", re.MULTILINE),
+    re.compile(rb"^[\"']?collective[\"']?\s*:", re.MULTILINE),
+)
 _READ_AT_MOST = 1 << 20
 
 
@@ -33,12 +37,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioFile | None":
-    """Take YAML files that have an ``expect:`` block."""
+    """Take YAML files that have an ``expect:`` block, or look like scenarios otherwise."""
     if not parent.config.getoption("--simcollectives") or file_path.suffix not in (".yaml", ".yml"):
         return None
     with file_path.open("rb") as file:
         start = file.read(_READ_AT_MOST)
-    return ScenarioFile.from_parent(parent, path=file_path) if _EXPECT.search(start) else None
+    # A misspelt key must not hide a scenario: what has a cluster and a collective is one, and is checked.
+    looks_like_one = _EXPECT.search(start) or all(key.search(start) for key in _SCENARIO)
+    return ScenarioFile.from_parent(parent, path=file_path) if looks_like_one else None
 
 
 class ScenarioFile(pytest.File):

@@ -97,7 +97,7 @@ def _halving(collective: str, formula: str, default: str) -> Algorithm:
     return Algorithm(
         name="butterfly",
         collective=collective,
-        summary="recursive doubling" if gather else "recursive halving",
+        summary=f"recursive {'doubling' if gather else 'halving'}; needs a power of two of ranks",
         formula=formula,
         reference=REFERENCE,
         schedule=schedule,
@@ -111,7 +111,7 @@ ALGORITHMS = (
     Algorithm(
         name="butterfly",
         collective="all_reduce",
-        summary="recursive doubling of whole vectors; fewest rounds",
+        summary="recursive doubling of whole vectors; fewest rounds of one message each",
         formula="(l + 2f)(alpha + o + M/B) + (l + f) M gamma",
         reference=REFERENCE,
         schedule=_all_reduce_schedule,

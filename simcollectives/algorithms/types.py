@@ -114,7 +114,9 @@ def never(_options: Options) -> bool:
 def powers_of_two(placement: Placement, _options: Options) -> str | None:
     """Accept world sizes that are powers of two."""
     n = placement.world_size
-    return None if n & (n - 1) == 0 else f"needs a power of two of ranks, not {n}"
+    if n & (n - 1) == 0:
+        return None
+    return f"needs a power of two of ranks, not {n}; circulant takes any number"
 
 
 def root_exists(placement: Placement, options: Options) -> str | None:

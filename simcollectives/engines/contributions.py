@@ -12,6 +12,7 @@ from simcollectives.errors import InputError, Problem
 from simcollectives.schedule.collectives import COLLECTIVES
 
 MAX_RANKS = 16
+_LISTED_RANKS = 4
 
 
 def counted(job: Job) -> list[State]:
@@ -33,7 +34,8 @@ def counted(job: Job) -> list[State]:
 def contributions(collective: str, algorithm: str, cluster: Cluster, options: Mapping[str, Any] | None = None) -> str:
     """Print the trace as text: a table of devices by chunks before the first and after every round.
 
-    A cell lists the ranks whose data the chunk holds ("0+1+2"; "2x1" where rank 1 was added twice).
+    A cell lists the ranks whose data the chunk holds ("0+1+2"; "2x1" where rank 1 was added twice), "all" where all of
+    more than four are in it once, and "-" where the device has no such chunk.
 
     Raises:
         InputError: more than 16 ranks; see also ``make_job``.
@@ -59,4 +61,6 @@ def contributions(collective: str, algorithm: str, cluster: Cluster, options: Ma
 def _cell(counts: Array | None) -> str:
     if counts is None:
         return "-"
+    if len(counts) > _LISTED_RANKS and np.all(counts == 1):
+        return "all"
     return "+".join(str(r) if counts[r] == 1 else f"{counts[r]}x{r}" for r in np.flatnonzero(counts).tolist())

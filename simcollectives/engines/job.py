@@ -10,7 +10,7 @@ from simcollectives.algorithms.table import check_fits, find_algorithm, label, p
 from simcollectives.algorithms.types import Algorithm, Cost, LevelCost, Options, resolve_options
 from simcollectives.cluster.types import Cluster
 from simcollectives.engines.conditions import IDEAL, Conditions
-from simcollectives.errors import InputError, Problem
+from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.metrics import bandwidth_lower_bound, latency_lower_bound
 from simcollectives.schedule.partition import Layout
 from simcollectives.schedule.types import IntArray, Round, Schedule
@@ -74,12 +74,17 @@ class Job:
         cluster, collective = self.cluster, self.algorithm.collective
         quickest = min(1.0, *(change.alpha for change in cluster.changes), 1.0)
         alpha = quickest * min(level.link.alpha for level in cluster.levels)
-        # Only an all-reduce may spare a slow device by sending more from the others; two bytes an element in all.
+        latency = latency_lower_bound(cluster.world_size, alpha)
+        # Only an all-reduce may spare a slow device by sending more from the others.
         ports = cluster.port_bandwidths
         device = float(ports.mean() if collective == "all_reduce" else ports.min())
+        if self.schedule.servers:
+            # With helpers a worker need only send its vector once, and receive the sum once.
+            return max(latency, self.message_bytes / float(ports.max()) if cluster.world_size > 1 else 0.0)
         whole = (collective, cluster.world_size, self.message_bytes, device)
-        bounds = [bandwidth_lower_bound(*whole)] + [bandwidth_lower_bound(*whole, *cut) for cut in cluster.cuts]
-        return max(latency_lower_bound(cluster.world_size, alpha), *bounds)
+        return max(
+            latency, bandwidth_lower_bound(*whole), *(bandwidth_lower_bound(*whole, *cut) for cut in cluster.cuts)
+        )
 
 
 def make_job(
@@ -97,6 +102,9 @@ def make_job(
         InputError: an unknown collective, algorithm, option or dtype; a message that is not a whole number of
             elements; an algorithm that does not run on the cluster; or more messages than can be held.
     """
+    if not isinstance(cluster, Cluster):
+        remedy = "make one with Cluster.flat, Cluster.two_level or Cluster.machine"
+        raise InputError([Problem("cluster", f"{show_value(cluster)} is not a Cluster; {remedy}")])
     found = find_algorithm(collective, algorithm)
     resolved = resolve_options(found, options)
     elements = count_elements(message_bytes, dtype)

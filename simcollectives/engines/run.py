@@ -9,6 +9,7 @@ import numpy as np
 from simcollectives.cluster.types import Cluster
 from simcollectives.metrics import algbw, busbw
 from simcollectives.schedule.types import IntArray
+from simcollectives.units import format_bytes, format_seconds
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Timeline:
         return len(self.rank)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """One collective, evaluated. ``bytes_sent_by_level`` is [level, device]: ranks, then dedicated parameter servers.
 
@@ -85,6 +86,11 @@ class Run:
     lower_bound_seconds: float
     closed_form_seconds: float | None
     timeline: Timeline | None = None
+
+    def __repr__(self) -> str:
+        """Say the question and the answer in one line."""
+        size, time = format_bytes(self.message_bytes), format_seconds(self.seconds)
+        return f"<Run: {self.label} {self.collective}, {self.world_size} ranks, {size}: {time}, {self.bottleneck}>"
 
     @property
     def world_size(self) -> int:

@@ -118,7 +118,8 @@ def _header_is_right(header: list[str], required: Sequence[str], table: str, lin
     repeated = [column for column in required if header.count(column) > 1]
     if missing:
         rule = f"{listing(header)} names no {listing(missing)}"
-        pairs = [(difflib.get_close_matches(name, header[:_COMPARED_NAMES], 1, cutoff=0.5), name) for name in missing]
+        others = [name for name in header[:_COMPARED_NAMES] if name not in required]
+        pairs = [(difflib.get_close_matches(name, others, 1, cutoff=0.55), name) for name in missing]
         renames = [f"rename {show_value(near[0])} to {show_value(name)}" for near, name in pairs if near]
         remedy = ", ".join(renames) or "is this the right file?"
         problems.add(table, f"{rule}; the first line must name the columns {','.join(required)}: {remedy}", line)
