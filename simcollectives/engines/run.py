@@ -63,7 +63,8 @@ class Run:
     """One collective, evaluated. ``bytes_sent_by_level`` is [level, device]: ranks, then dedicated parameter servers.
 
     The three parts sum to ``seconds`` along the critical path. ``closed_form_seconds`` is None unless a form is exact
-    for this cluster; ``lower_bound_seconds`` is the larger of the latency and the bandwidth bound.
+    for this cluster; ``lower_bound_seconds`` is the larger of the latency and the bandwidth bound. ``time`` names what a
+    time means: default, one_port or loggp.
     """
 
     collective: str
@@ -85,6 +86,7 @@ class Run:
     lower_bound_seconds: float
     closed_form_seconds: float | None
     timeline: Timeline | None = None
+    time: str = "default"
 
     @property
     def world_size(self) -> int:
