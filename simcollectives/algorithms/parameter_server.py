@@ -8,6 +8,7 @@ With more servers than workers and uneven chunks no form is exact.
 
 Time variant loggp with one server: a push of N messages into one rank, o + L + (N - 1) max(o + M G + M gamma, g + M G)
 + o + M G + M gamma, then a pull, (N - 1) max(o, g + M G) + 2 o + L + M G. With more servers no form is exact.
+Under one_port none is with more servers than workers and gamma: servers then add while workers' ports are busy.
 
 Reference: Li et al., OSDI 2014; CMU 15-779 (fall 2025), lecture 12, section 3. The world size counts workers only.
 """
@@ -91,5 +92,8 @@ ALGORITHMS = (
         options=(Option("servers", 1, f"number of dedicated servers, or {CO_LOCATED}", _check_servers, (CO_LOCATED,)),),
         accepts=_accepts,
         loggp=loggp,
+        exact_one_port=lambda n, options, gamma: (
+            not gamma or options["servers"] == CO_LOCATED or options["servers"] <= n
+        ),
     ),
 )

@@ -188,8 +188,10 @@ class Algorithm:
     ``cost(world_size, layout, options)`` is the critical path where every pair of ranks has the same link, with the
     message cut into ``layout.chunks`` chunks; None where no form is exact. ``level_costs`` gives the critical path on a
     cluster of two levels, where one is known. ``same_bits(options)`` tells that all ranks end with
-    identical bits. ``loggp(world_size, layout, options, costs)`` is the critical path under the time variant loggp, None
-    where no form is exact; schedules in which every rank sends and receives one message a round need none.
+    identical bits. ``loggp(world_size, layout, options, costs)`` is the critical path under the time variant loggp,
+    None where no form is exact; schedules in which every rank sends and receives one message a round need none.
+    ``exact_one_port(world_size, options, gamma)`` tells that under one_port the path is ``cost`` with an alpha for each
+    message, if chunks are even.
     """
 
     name: str
@@ -204,6 +206,7 @@ class Algorithm:
     level_costs: Callable[[Cluster, Layout, int, Options], tuple[LevelCost, ...] | None] | None = None
     same_bits: Callable[[Options], bool] = always
     loggp: Callable[[int, Layout, Options, LogGPCosts], Split | None] | None = None
+    exact_one_port: Callable[[int, Options, float], bool] = lambda _n, _options, _gamma: True
 
 
 def flat_placement(world_size: int) -> Placement:

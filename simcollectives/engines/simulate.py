@@ -21,7 +21,7 @@ from simcollectives.engines.variants import (
     variant_closed_form,
 )
 from simcollectives.engines.vectorized import refusal, vectorized
-from simcollectives.errors import InputError, NoClosedFormError, Problem
+from simcollectives.errors import InputError, Problem
 from simcollectives.metrics import latency_lower_bound
 from simcollectives.schedule.types import IntArray
 
@@ -121,7 +121,7 @@ def simulate_job(job: Job, engine: str = "auto", timeline: bool = False, time: T
         exact, bound = closed_form_parts(job), job.lower_bound_seconds
     else:
         exact, bound = variant_closed_form(job, time), _variant_lower_bound(job, time)
-        parts, seconds, sent, recorded = _by_variant(job, chosen, timeline, time, exact)
+        parts, seconds, sent, recorded = _by_variant(job, chosen, timeline, time)
     latency = sum(parts.latency)
     return Run(
         collective=job.algorithm.collective,
@@ -147,12 +147,10 @@ def simulate_job(job: Job, engine: str = "auto", timeline: bool = False, time: T
     )
 
 
-def _by_variant(job: Job, engine: str, record: bool, time: OnePort | LogGP, exact: Parts | None) -> Outcome:
+def _by_variant(job: Job, engine: str, record: bool, time: OnePort | LogGP) -> Outcome:
     if engine == "closed_form":
-        if exact is None:
-            what = f"{job.label} {job.algorithm.collective} has no exact closed form under time {time.name}"
-            raise NoClosedFormError([Problem("", f"{what} on this cluster with these chunks; use engine event")])
-        return exact, exact.seconds, count_bytes_sent(job), None
+        parts = require_closed_form(job, time)
+        return parts, parts.seconds, count_bytes_sent(job), None
     return one_port(job, record=record) if isinstance(time, OnePort) else loggp(job, time, record=record)
 
 

@@ -28,8 +28,8 @@ def variant_closed_form(job: Job, model: OnePort | LogGP) -> Parts | None:
 
 
 def _one_port(job: Job) -> Parts | None:
-    costs = job.level_costs
-    if costs is None:
+    costs, gamma = job.level_costs, job.cluster.device.reduction_seconds_per_byte
+    if costs is None or not job.algorithm.exact_one_port(job.cluster.world_size, job.options, gamma):
         return None
     by_level = {level.name: (0.0, 0.0, 0.0) for level in job.cluster.levels}
     for level_cost in costs:
@@ -37,7 +37,7 @@ def _one_port(job: Job) -> Parts | None:
         split = (
             cost.messages * (link.alpha + link.overhead),
             cost.elements * job.itemsize / link.bandwidth,
-            cost.reduced * job.itemsize * job.cluster.device.reduction_seconds_per_byte,
+            cost.reduced * job.itemsize * gamma,
         )
         by_level[level_cost.level] = joined(by_level[level_cost.level], split)
     return _parts(by_level)

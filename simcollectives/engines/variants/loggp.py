@@ -128,7 +128,7 @@ class _Play:
         done = later(end, level, 0.0, 0.0, self.gamma * message.reduced_bytes)
         self.cpus[dst] = done
         ports[dst] = later(moment, level, self.model.gap, seconds)
-        self.record.receive(message, moment[0], end[0], done[0])
+        self.record.receive(message, moment[0], end[0], end[0], done[0])
         self.last = max(self.last, done)
         self.received.add(number)
         self.discipline.done(number, done)

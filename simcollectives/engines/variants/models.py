@@ -38,9 +38,9 @@ class LogGP:
     """LogGP as LogGOPSim plays it: L and G are the link's alpha and 1 / bandwidth.
 
     ``overhead`` (o, seconds of CPU at each end of a message) is the link's own overhead where it is None; ``gap`` (g,
-    seconds) is the least time between the starts of two messages on one port, beside their bytes. Under ``rendezvous`` a
-    message of more than ``threshold`` bytes starts only when its receive is posted too. ``order`` is what a rank may do
-    next: ``program`` (a round when the one before is over) or ``event`` (whatever has its data).
+    seconds) is the least time between the starts of two messages on one port, beside their bytes. Under ``rendezvous``
+    a message of more than ``threshold`` bytes starts only when its receive is posted too. ``order`` is what a rank may
+    do next: ``program`` (a round when the one before is over) or ``event`` (whatever has its data).
 
     Raises:
         InputError: a time or the threshold is negative or not finite, or a word is not known; all at once.

@@ -5,9 +5,9 @@
 A message holds the sender's send port and the receiver's receive port of its level from start to end; a device has one
 full-duplex port a level. Ports serve messages first in, first out in the order of the schedule: round by round, inside
 a round every rank's first message, then every rank's second, and so on, each in row order. There is no barrier: a
-message waits only for its ports and for its own chunks. A receiver adds what it has received before its port takes the next
-message (gamma holds the receive port and the device's one adder, but no send port). Incoming data has a buffer of its
-own: nothing waits until an older value of the chunk has left.
+message waits only for its ports and for its own chunks. A receiver adds what it has received before its port takes the
+next message (gamma holds the receive port and the device's one adder, but no send port). Incoming data has a buffer of
+its own: nothing waits until an older value of the chunk has left.
 
 Times are sums and maxima of other times (max-plus), so that a faster link never lengthens a run.
 
@@ -44,7 +44,7 @@ class _Ports:
         self.record = Record(job, record)
 
     def transfer(self, posting: Posting) -> Moment:
-        """Play one message; return when its data is there, added where it must be."""
+        """Play one message; return when its data is there, adding where it must be."""
         src, dst, level = posting.src, posting.dst, posting.level
         sends, receives = self.sends[level], self.receives[level]
         start = max(sends[src], receives[dst])
@@ -56,14 +56,15 @@ class _Ports:
                     start = there
         link = self.links[level]
         end = later(start, level, link.alpha + link.overhead, posting.bytes / link.bandwidth)
-        done = end
+        adding = done = end
         if self.gamma and posting.reduced_bytes:
-            done = later(max(end, self.adders[dst]), level, 0.0, 0.0, self.gamma * posting.reduced_bytes)
+            adding = max(end, self.adders[dst])
+            done = later(adding, level, 0.0, 0.0, self.gamma * posting.reduced_bytes)
             self.adders[dst] = done
         sends[src], receives[dst] = end, done
         self.last = max(self.last, done)
         self.record.send(posting, start[0], end[0])
-        self.record.receive(posting, start[0], end[0], done[0])
+        self.record.receive(posting, start[0], end[0], adding[0], done[0])
         return done
 
     def arrive(self, posting: Posting, done: Moment) -> None:

@@ -113,17 +113,17 @@ class Record:
             where = (posting.dst, posting.round, posting.channel)
             self._rows.append((posting.src, stream, name, start, end, posting.bytes, *where))
 
-    def receive(self, posting: Posting, start: float, end: float, reduced: float) -> None:
-        """Note what reaches a rank, and its reduction from ``end`` to ``reduced``."""
+    def receive(self, posting: Posting, start: float, end: float, adding: float, added: float) -> None:
+        """Note what reaches a rank from ``start`` to ``end``, and its reduction from ``adding`` to ``added``."""
         if self._rows is None:
             return
         stream, name = f"receive {self._names[posting.level]}", f"from {posting.src}"
         self._rows.append(
             (posting.dst, stream, name, start, end, posting.bytes, posting.src, posting.round, posting.channel)
         )
-        if reduced > end:
+        if added > adding:
             what = (posting.reduced_bytes, -1, posting.round, posting.channel)
-            self._rows.append((posting.dst, "reduce", "reduce", end, reduced, *what))
+            self._rows.append((posting.dst, "reduce", "reduce", adding, added, *what))
 
     @property
     def timeline(self) -> Timeline | None:
