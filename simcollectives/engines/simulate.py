@@ -35,8 +35,8 @@ MAX_MESSAGES = {
 }
 """What an engine is asked for at most: about ten minutes of work."""
 
-MAX_VARIANT_MESSAGES = {"one_port": 10_000_000, "loggp": 4_000_000}
-"""What a variant is asked for at most: a few minutes of work and a few gigabytes."""
+MAX_VARIANT_MESSAGES = {"one_port": 10_000_000, "loggp": 2_500_000}
+"""What a variant is asked for at most: about two minutes of work, and 2 GB under loggp."""
 
 _VARIANT_ENGINES = ("auto", "event", "closed_form")
 

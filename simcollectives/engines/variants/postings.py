@@ -30,8 +30,8 @@ class Posting:
     round: int
     bytes: int
     reduced_bytes: int
-    copies: list[range]
-    additions: list[range]
+    copies: tuple[range, ...] = ()
+    additions: tuple[range, ...] = ()
 
 
 def rounds_of_postings(job: Job) -> Iterator[list[Posting]]:
@@ -59,14 +59,17 @@ def _postings(job: Job, round_: Round, channel: int, number: int) -> list[Postin
     for src, dst, first, count, stride, adds, size, level in rows:
         posting = found.get((src, dst))
         if posting is None:
-            posting = found[src, dst] = Posting(src, dst, level, channel, number, 0, 0, [], [])
+            posting = found[src, dst] = Posting(src, dst, level, channel, number, 0, 0)
             position = posted.get(src, 0)
             posted[src] = position + 1
             ordered.append((position, len(ordered), posting))
         posting.bytes += size
         posting.reduced_bytes += size if adds else 0
         chunks = range(first, first + count * stride, stride)
-        (posting.additions if adds else posting.copies).append(chunks)
+        if adds:
+            posting.additions += (chunks,)
+        else:
+            posting.copies += (chunks,)
     ordered.sort()
     return [posting for _, _, posting in ordered]
 
