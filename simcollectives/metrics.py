@@ -60,13 +60,23 @@ def required_bytes(collective: str, world_size: int, message_bytes: float, group
     return share * group_size if collective == "all_to_all" else share
 
 
-def latency_lower_bound(world_size: int, alpha: float) -> float:
+def latency_lower_bound(world_size: int, alpha: float, ports: int | None = None) -> float:
     """Seconds below which no collective among several ranks ends: one smallest latency.
+
+    Where a latency occupies one of a device's ``ports``, what one rank knows reaches at most ``ports`` + 1 times as
+    many ranks in each: ceil(log(N) / log(ports + 1)) of them (Bar-Noy and Kipnis, SPAA 1992).
 
     >>> latency_lower_bound(8, 5e-6), latency_lower_bound(1, 5e-6)
     (5e-06, 0.0)
+    >>> latency_lower_bound(9, 1.0, ports=1), latency_lower_bound(9, 1.0, ports=2)
+    (4.0, 2.0)
     """
-    return alpha if world_size > 1 else 0.0
+    if ports is None:
+        return alpha if world_size > 1 else 0.0
+    rounds, reached = 0, 1
+    while reached < world_size:
+        rounds, reached = rounds + 1, reached * (ports + 1)
+    return rounds * alpha
 
 
 def bandwidth_lower_bound(

@@ -10,13 +10,26 @@ The all-reduce ("two-shot") is a reduce-scatter, rank i sending chunk j to rank 
 server sharded over all its workers does.
 
 Reference: CMU 15-779 (fall 2025), lecture 12, section 3. Assumes that a device may start N - 1 messages at once.
+
+Time variant loggp: broadcast (N - 2) max(o, g + M G) + 2 o + L + M G; reduce
+o + L + (N - 2) max(o + M G + M gamma, g + M G) + o + M G + M gamma. The other forms are not exact.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-from simcollectives.algorithms.types import ROOT, Algorithm, Cost, Options, Placement, root_exists
+from simcollectives.algorithms.types import (
+    ROOT,
+    Algorithm,
+    Cost,
+    LogGPCosts,
+    Options,
+    Placement,
+    Split,
+    joined,
+    root_exists,
+)
 from simcollectives.schedule.combinators import concatenate
 from simcollectives.schedule.partition import Layout
 from simcollectives.schedule.types import IntArray, Phases, Round, Schedule, make_round, regular_phases, single
@@ -91,8 +104,15 @@ def _rooted(collective: str, formula: str, summary: str) -> Algorithm:
         sent = (n - 1) * layout.elements
         return Cost(min(n - 1, 1), n - 1, sent, sent if collective == "reduce" else 0)
 
+    def loggp(n: int, layout: Layout, _options: Options, costs: LogGPCosts) -> Split:
+        if n == 1:
+            return 0.0, 0.0, 0.0
+        if collective == "reduce":
+            return costs.fan_in(layout.elements, n - 1, layout.elements)
+        return joined(costs.fan_out(layout.elements, n - 2), costs.alone(layout.elements))
+
     return Algorithm(
-        "direct", collective, summary, formula, REFERENCE, schedule, cost, options=(ROOT,), accepts=root_exists
+        "direct", collective, summary, formula, REFERENCE, schedule, cost, (ROOT,), root_exists, loggp=loggp
     )
 
 

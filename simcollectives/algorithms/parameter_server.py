@@ -6,6 +6,10 @@ Option ``servers``: k dedicated devices on the same link as the N workers, each 
 where every worker is the server of 1/N, which is the direct all-reduce. The server's port is the limit until k >= N.
 With more servers than workers and uneven chunks no form is exact.
 
+Time variant loggp with one server: a push of N messages into one rank, o + L + (N - 1) max(o + M G + M gamma, g + M G)
++ o + M G + M gamma, then a pull, (N - 1) max(o, g + M G) + 2 o + L + M G. With more servers no form is exact.
+Under one_port none is with more servers than workers and gamma: servers then add while workers' ports are busy.
+
 Reference: Li et al., OSDI 2014; CMU 15-779 (fall 2025), lecture 12, section 3. The world size counts workers only.
 """
 
@@ -14,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from simcollectives.algorithms import direct
-from simcollectives.algorithms.types import Algorithm, Cost, Option, Options, Placement
+from simcollectives.algorithms.types import Algorithm, Cost, LogGPCosts, Option, Options, Placement, Split, joined
 from simcollectives.schedule.partition import Layout
 from simcollectives.schedule.types import Schedule, make_round, single
 
@@ -46,7 +50,9 @@ def schedule(placement: Placement, options: Options) -> Schedule:
     worker = np.repeat(np.arange(n, dtype=np.int64), servers)
     chunk = (worker + np.tile(np.arange(servers, dtype=np.int64), n)) % servers
     push = make_round(worker, n + chunk, first=chunk, reduce=True)
-    pull = make_round(n + chunk, worker, first=chunk)
+    # Every server starts at another worker, and at another than its neighbours.
+    server = np.repeat(np.arange(servers, dtype=np.int64), n)
+    pull = make_round(n + server, (server + np.tile(np.arange(n, dtype=np.int64), servers)) % n, first=server)
     ports = max(n, servers)
     return Schedule("all_reduce", n, servers, ((single(push, ports), single(pull, ports)),), servers=servers)
 
@@ -64,6 +70,16 @@ def cost(n: int, layout: Layout, options: Options) -> Cost | None:
     return Cost(2, 2 * max(n, servers), 2 * max(n * layout.head(1), layout.elements), n * layout.head(1))
 
 
+def loggp(n: int, layout: Layout, options: Options, costs: LogGPCosts) -> Split | None:
+    """One server: a fan-in, then a fan-out."""
+    if n == 1:
+        return 0.0, 0.0, 0.0
+    if options["servers"] != 1:
+        return None
+    elements = layout.elements
+    return joined(costs.fan_in(elements, n, elements), costs.fan_out(elements, n - 1), costs.alone(elements))
+
+
 ALGORITHMS = (
     Algorithm(
         name="parameter_server",
@@ -75,5 +91,9 @@ ALGORITHMS = (
         cost=cost,
         options=(Option("servers", 1, f"number of dedicated servers, or {CO_LOCATED}", _check_servers, (CO_LOCATED,)),),
         accepts=_accepts,
+        loggp=loggp,
+        exact_one_port=lambda n, options, gamma: (
+            not gamma or options["servers"] == CO_LOCATED or options["servers"] <= n
+        ),
     ),
 )

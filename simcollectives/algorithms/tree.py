@@ -9,11 +9,26 @@ moves in each round: fit for small messages. The root sends q M, a rank with j t
 
 Reference: Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005). A complete binary tree costs more in this model: its
 parents serve two children a round.
+
+Time variant loggp, c = 2 o + L + M G: a broadcast reaches rank v after popcount(v) c + j max(o, g + M G), where j
+counts the children that v's ancestors served before those on the way to v; under rendezvous o + L replaces o in the
+maximum. A reduce takes q (c + M gamma) for N = 2^q; no form is exact for other N.
 """
 
 import numpy as np
 
-from simcollectives.algorithms.types import ROOT, Algorithm, Cost, Options, Placement, any_size, root_exists
+from simcollectives.algorithms.types import (
+    ROOT,
+    Algorithm,
+    Cost,
+    LogGPCosts,
+    Options,
+    Placement,
+    Split,
+    any_size,
+    joined,
+    root_exists,
+)
 from simcollectives.schedule.combinators import concatenate, relabel, reverse
 from simcollectives.schedule.partition import Layout
 from simcollectives.schedule.types import Phases, Round, Schedule, make_round, repeated
@@ -47,6 +62,33 @@ def _schedule(collective: str, n: int, root: int) -> Schedule:
     return Schedule(collective, n, 1, (phases,), root=root)
 
 
+def _served_before(n: int, v: int) -> int:
+    """Children that the ancestors of ``v`` have, at longer distances than those on the way from rank 0 to ``v``."""
+    served, ancestor, longest = 0, 0, depth(n)
+    for k in reversed(range(v.bit_length())):
+        if v >> k & 1:
+            served += sum(1 for other in range(k + 1, longest) if ancestor + (1 << other) < n)
+            ancestor, longest = ancestor + (1 << k), k
+    return served
+
+
+def _broadcast_loggp(n: int, elements: int, costs: LogGPCosts) -> Split:
+    ends = {(v.bit_count(), _served_before(n, v)) for v in range(1, n)}
+    ways = [
+        joined(costs.alone(elements, times=hops), costs.fan_out(elements, served, rounds=True)) for hops, served in ends
+    ]
+    return max(ways, key=sum, default=(0.0, 0.0, 0.0))
+
+
+def _loggp(collective: str, n: int, elements: int, costs: LogGPCosts) -> Split | None:
+    down = (0.0, 0.0, 0.0) if collective == "reduce" else _broadcast_loggp(n, elements, costs)
+    if collective == "broadcast":
+        return down
+    if n & (n - 1) or not costs.overlaps:
+        return None
+    return joined(costs.alone(elements, elements, times=depth(n)), down)
+
+
 def _algorithm(collective: str, formula: str, summary: str) -> Algorithm:
     rooted = collective != "all_reduce"
 
@@ -69,6 +111,7 @@ def _algorithm(collective: str, formula: str, summary: str) -> Algorithm:
         cost=cost,
         options=(ROOT,) if rooted else (),
         accepts=root_exists if rooted else any_size,
+        loggp=lambda n, layout, _options, costs: _loggp(collective, n, layout.elements, costs),
     )
 
 

@@ -45,6 +45,63 @@ class LevelCost:
     cost: Cost
 
 
+Split = tuple[float, float, float]
+"""Seconds of latency (overheads and gaps included), of bandwidth and of reduction."""
+
+
+@dataclass(frozen=True)
+class LogGPCosts:
+    """What messages cost in LogGP between ranks on one kind of link; times in seconds, ``elements`` in a message.
+
+    A send is complete, and lets its rank's next round start, after ``sending``: o, or o + L under rendezvous.
+    """
+
+    overhead: float
+    latency: float
+    gap: float
+    seconds_per_element: float
+    reduction_per_element: float
+    sending: float
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a message that follows a received one never waits for the gap: g <= 2 o + L."""
+        return self.gap <= 2 * self.overhead + self.latency
+
+    def alone(self, elements: int, reduced: int = 0, times: int = 1) -> Split:
+        """One message after another, ``times`` of them: each 2 o + L + n G + gamma."""
+        return (
+            times * (2 * self.overhead + self.latency),
+            times * elements * self.seconds_per_element,
+            times * reduced * self.reduction_per_element,
+        )
+
+    def fan_out(self, elements: int, messages: int, *, rounds: bool = False) -> Split:
+        """From the start of a rank's first send to the start of one ``messages`` later: max(o, g + n G) each.
+
+        With ``rounds`` every send is a round of its own.
+        """
+        pause = self.sending if rounds else self.overhead
+        port = (self.gap, elements * self.seconds_per_element, 0.0)
+        step = max((pause, 0.0, 0.0), port, key=sum)
+        return messages * step[0], messages * step[1], 0.0
+
+    def fan_in(self, elements: int, messages: int, reduced: int = 0) -> Split:
+        """``messages`` sent at once to one rank: o + L, then max(o + n G + gamma, g + n G) each; the last without g."""
+        if messages == 0:
+            return 0.0, 0.0, 0.0
+        data, adding = elements * self.seconds_per_element, reduced * self.reduction_per_element
+        cpu = (self.overhead, data, adding)
+        step = max(cpu, (self.gap, data, 0.0), key=sum)
+        return joined((self.overhead + self.latency, 0.0, 0.0), *[step] * (messages - 1), cpu)
+
+
+def joined(*parts: Split) -> Split:
+    """One after another."""
+    latency, bandwidth, reduction = (sum(column) for column in zip(*parts, strict=True)) if parts else (0.0, 0.0, 0.0)
+    return latency, bandwidth, reduction
+
+
 @dataclass(frozen=True)
 class Placement:
     """Where ranks sit: ``groups`` [node, member] holds rank numbers; ``flat`` tells that there is one kind of link."""
@@ -133,7 +190,10 @@ class Algorithm:
     ``cost(world_size, layout, options)`` is the critical path where every pair of ranks has the same link, with the
     message cut into ``layout.chunks`` chunks; None where no form is exact. ``level_costs`` gives the critical path on a
     cluster of two levels, where one is known. ``same_bits(options)`` tells that all ranks end with
-    identical bits.
+    identical bits. ``loggp(world_size, layout, options, costs)`` is the critical path under the time variant loggp,
+    None where no form is exact; schedules in which every rank sends and receives one message a round need none.
+    ``exact_one_port(world_size, options, gamma)`` tells that under one_port the path is ``cost`` with an alpha for each
+    message, if chunks are even.
     """
 
     name: str
@@ -147,6 +207,8 @@ class Algorithm:
     accepts: Callable[[Placement, Options], str | None] = any_size
     level_costs: Callable[[Cluster, Layout, int, Options], tuple[LevelCost, ...] | None] | None = None
     same_bits: Callable[[Options], bool] = always
+    loggp: Callable[[int, Layout, Options, LogGPCosts], Split | None] | None = None
+    exact_one_port: Callable[[int, Options, float], bool] = lambda _n, _options, _gamma: True
 
 
 def flat_placement(world_size: int) -> Placement:

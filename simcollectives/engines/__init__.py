@@ -7,16 +7,23 @@ from simcollectives.engines.data import execute, verify, verify_job
 from simcollectives.engines.job import DTYPES, Job, make_job
 from simcollectives.engines.run import Parts, Run, Timeline
 from simcollectives.engines.simulate import ENGINES, check_engine, choose_engine, simulate, simulate_job
+from simcollectives.engines.variants import DEFAULT, TIMES, Default, LogGP, OnePort, TimeModel, parse_time
 
 __all__ = [
+    "DEFAULT",
     "DTYPES",
     "ENGINES",
     "IDEAL",
+    "TIMES",
     "Conditions",
+    "Default",
     "Jitter",
     "Job",
+    "LogGP",
+    "OnePort",
     "Parts",
     "Run",
+    "TimeModel",
     "Timeline",
     "check_engine",
     "choose_engine",
@@ -24,6 +31,7 @@ __all__ = [
     "contributions",
     "execute",
     "make_job",
+    "parse_time",
     "simulate",
     "simulate_job",
     "verify",

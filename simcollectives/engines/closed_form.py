@@ -6,6 +6,7 @@ from typing import Any
 from simcollectives.cluster.types import Cluster
 from simcollectives.engines.job import Job, make_job
 from simcollectives.engines.run import Parts
+from simcollectives.engines.variants import DEFAULT, Default, LogGP, OnePort, TimeModel, parse_time, variant_closed_form
 from simcollectives.errors import NoClosedFormError, Problem
 
 
@@ -25,12 +26,14 @@ def closed_form_parts(job: Job) -> Parts | None:
     return Parts(names, tuple(latency.values()), tuple(bandwidth.values()), reduction)
 
 
-def require_closed_form(job: Job) -> Parts:
-    """Evaluate the formula.
+def require_closed_form(job: Job, time: TimeModel = DEFAULT) -> Parts:
+    """Evaluate the formula for a meaning of time.
 
     Raises:
         NoClosedFormError: no form is exact for this cluster and message.
     """
+    if not isinstance(time, Default):
+        return _require_variant(job, time)
     parts = closed_form_parts(job)
     if parts is None:
         why = "on links of several kinds" if job.cluster.uniform_link is None else "with these chunks"
@@ -41,6 +44,14 @@ def require_closed_form(job: Job) -> Parts:
     return parts
 
 
+def _require_variant(job: Job, time: OnePort | LogGP) -> Parts:
+    parts = variant_closed_form(job, time)
+    if parts is None:
+        what = f"{job.label} {job.algorithm.collective} has no exact closed form under time {time.name}"
+        raise NoClosedFormError([Problem("", f"{what} for this cluster and message; use engine event")])
+    return parts
+
+
 def closed_form(
     collective: str,
     algorithm: str,
@@ -48,11 +59,13 @@ def closed_form(
     message_bytes: float,
     options: Mapping[str, Any] | None = None,
     dtype: str = "float32",
+    time: TimeModel | str | Mapping[str, Any] = DEFAULT,
 ) -> float:
-    """Seconds by the algorithm's formula.
+    """Seconds by the algorithm's formula; ``time`` as for ``simulate``.
 
     Raises:
         NoClosedFormError: no form is exact for this cluster and message.
         InputError: see ``make_job``.
     """
-    return require_closed_form(make_job(collective, algorithm, cluster, message_bytes, options, dtype)).seconds
+    job = make_job(collective, algorithm, cluster, message_bytes, options, dtype)
+    return require_closed_form(job, parse_time(time)).seconds

@@ -41,7 +41,8 @@ class Timeline:
     """Columns of equal length, one entry for each end of each transfer, in order of start.
 
     ``stream`` is "send <level>", "receive <level>" or "reduce"; ``name`` is "to 3" or "from 5"; ``start`` and ``end``
-    are seconds; a transfer starts when both its ends have entered the round. ``peer`` is -1 for a reduction.
+    are seconds; a transfer starts when both its ends have entered the round (under a time
+    variant, when its port is taken). ``peer`` is -1 for a reduction.
     """
 
     rank: tuple[int, ...]
@@ -64,7 +65,8 @@ class Run:
     """One collective, evaluated. ``bytes_sent_by_level`` is [level, device]: ranks, then dedicated parameter servers.
 
     The three parts sum to ``seconds`` along the critical path. ``closed_form_seconds`` is None unless a form is exact
-    for this cluster; ``lower_bound_seconds`` is the larger of the latency and the bandwidth bound.
+    for this cluster; ``lower_bound_seconds`` is the larger of the latency and the bandwidth bound. ``time`` says what
+    a time means: default, one_port or loggp.
     """
 
     collective: str
@@ -86,6 +88,7 @@ class Run:
     lower_bound_seconds: float
     closed_form_seconds: float | None
     timeline: Timeline | None = None
+    time: str = "default"
 
     def __repr__(self) -> str:
         """Say the question and the answer in one line."""

@@ -10,8 +10,20 @@ from simcollectives.engines.event import event
 from simcollectives.engines.job import Job, count_bytes_sent, make_job
 from simcollectives.engines.lockstep import lockstep
 from simcollectives.engines.run import Parts, Run, Timeline
+from simcollectives.engines.variants import (
+    DEFAULT,
+    Default,
+    LogGP,
+    OnePort,
+    TimeModel,
+    loggp,
+    one_port,
+    parse_time,
+    variant_closed_form,
+)
 from simcollectives.engines.vectorized import refusal, vectorized
 from simcollectives.errors import InputError, Problem
+from simcollectives.metrics import latency_lower_bound
 from simcollectives.schedule.types import IntArray
 
 Outcome = tuple[Parts, float, IntArray, Timeline | None]
@@ -23,6 +35,11 @@ MAX_MESSAGES = {
     "closed_form": 5_000_000_000,
 }
 """What an engine is asked for at most: about ten minutes of work."""
+
+MAX_VARIANT_MESSAGES = {"one_port": 10_000_000, "loggp": 2_500_000}
+"""What a variant is asked for at most: about two minutes of work, and 2 GB under loggp."""
+
+_VARIANT_ENGINES = ("auto", "event", "closed_form")
 
 
 def _by_event(job: Job, record: bool) -> Outcome:
@@ -55,10 +72,12 @@ _ENGINES: Mapping[str, Callable[[Job, bool], Outcome]] = {
 ENGINES = ("auto", *_ENGINES)
 
 
-def choose_engine(job: Job, engine: str, timeline: bool = False) -> tuple[str, str]:
+def choose_engine(job: Job, engine: str, timeline: bool = False, time: TimeModel = DEFAULT) -> tuple[str, str]:
     """Return the engine that will run, decided before it does, and why."""
     if engine != "auto":
         return engine, "asked for"
+    if not isinstance(time, Default):
+        return "event", f"auto: time {time.name} is played message by message"
     if timeline:
         return "event", "auto: a timeline is recorded"
     reason = refusal(job)
@@ -77,12 +96,15 @@ def simulate(
     dtype: str = "float32",
     timeline: bool = False,
     conditions: Conditions = IDEAL,
+    time: TimeModel | str | Mapping[str, Any] = DEFAULT,
 ) -> Run:
     """Time one collective and say why.
 
     ``message_bytes`` is the larger of a rank's input and output buffer, a whole number of ``dtype`` elements.
     ``engine`` is auto, event, vectorized, lockstep or closed_form. ``timeline`` records every transfer (event engine).
     ``conditions`` let ranks start late, and draw latencies, bytes and reductions at random.
+    ``time`` is what a time means: default, one_port, loggp, {"loggp": {"overhead": "1.5 us"}}, or a ``TimeModel``. The
+    engines of the last two are event and closed_form, on clusters where nothing is shared or unequal.
 
     Raises:
         InputError: the question is not valid, or too large for the engine; all errors at once.
@@ -90,16 +112,20 @@ def simulate(
         ScheduleError: a bug in a schedule.
     """
     job = make_job(collective, algorithm, cluster, message_bytes, options, dtype, conditions)
-    return simulate_job(job, engine, timeline)
+    return simulate_job(job, engine, timeline, parse_time(time))
 
 
-def simulate_job(job: Job, engine: str = "auto", timeline: bool = False) -> Run:
+def simulate_job(job: Job, engine: str = "auto", timeline: bool = False, time: TimeModel = DEFAULT) -> Run:
     """As ``simulate``, for a job."""
-    check_engine(job, engine, timeline)
-    chosen, why = choose_engine(job, engine, timeline)
-    parts, seconds, sent, recorded = _ENGINES[chosen](job, timeline)
+    check_engine(job, engine, timeline, time)
+    chosen, why = choose_engine(job, engine, timeline, time)
+    if isinstance(time, Default):
+        parts, seconds, sent, recorded = _ENGINES[chosen](job, timeline)
+        exact, bound = closed_form_parts(job), job.lower_bound_seconds
+    else:
+        exact, bound = variant_closed_form(job, time), _variant_lower_bound(job, time)
+        parts, seconds, sent, recorded = _by_variant(job, chosen, timeline, time)
     latency = sum(parts.latency)
-    exact = closed_form_parts(job)
     return Run(
         collective=job.algorithm.collective,
         algorithm=job.algorithm.name,
@@ -117,13 +143,30 @@ def simulate_job(job: Job, engine: str = "auto", timeline: bool = False) -> Run:
         engine_reason=why,
         rounds=job.schedule.rounds,
         bytes_sent_by_level=sent,
-        lower_bound_seconds=job.lower_bound_seconds,
+        lower_bound_seconds=bound,
         closed_form_seconds=None if exact is None else exact.seconds,
         timeline=recorded,
+        time=time.name,
     )
 
 
-def check_engine(job: Job, engine: str, timeline: bool = False) -> None:
+def _by_variant(job: Job, engine: str, record: bool, time: OnePort | LogGP) -> Outcome:
+    if engine == "closed_form":
+        parts = require_closed_form(job, time)
+        return parts, parts.seconds, count_bytes_sent(job), None
+    return one_port(job, record=record) if isinstance(time, OnePort) else loggp(job, time, record=record)
+
+
+def _variant_lower_bound(job: Job, time: OnePort | LogGP) -> float:
+    """The default's bounds; where alpha occupies the ports, one for each time that the informed ranks multiply."""
+    if isinstance(time, LogGP):
+        return job.lower_bound_seconds
+    levels = job.cluster.levels
+    alpha = min(level.link.alpha for level in levels)
+    return max(job.lower_bound_seconds, latency_lower_bound(job.cluster.world_size, alpha, ports=len(levels)))
+
+
+def check_engine(job: Job, engine: str, timeline: bool = False, time: TimeModel = DEFAULT) -> None:
     """Check that an engine exists and can take the job.
 
     Raises:
@@ -131,12 +174,21 @@ def check_engine(job: Job, engine: str, timeline: bool = False) -> None:
     """
     if engine not in ENGINES:
         raise InputError([Problem("engine", f"{engine!r} is not an engine; write one of: {', '.join(ENGINES)}")])
-    chosen, _ = choose_engine(job, engine, timeline)
+    variant = not isinstance(time, Default)
+    if variant and engine not in _VARIANT_ENGINES:
+        rule = f"has no time {time.name}; write one of: {', '.join(_VARIANT_ENGINES)}"
+        raise InputError([Problem("engine", f"{engine} {rule}")])
+    if variant and not (job.cluster.network.plain and job.conditions.ideal):
+        rule = "does not know shared or unequal links, late starts or jitter; leave them out, or the time"
+        raise InputError([Problem("time", f"{time.name} {rule}")])
+    chosen, _ = choose_engine(job, engine, timeline, time)
     if timeline and chosen != "event":
         raise InputError([Problem("engine", f"{chosen} has no timeline; use engine event")])
-    messages, most = job.messages_at_most, MAX_MESSAGES[chosen]
+    limits = {**MAX_MESSAGES, "event": MAX_VARIANT_MESSAGES[time.name]} if variant else MAX_MESSAGES
+    messages, most = job.messages_at_most, limits[chosen]
     if messages > most:
-        others = " or ".join(name for name, limit in MAX_MESSAGES.items() if limit >= messages and name != chosen)
+        able = _VARIANT_ENGINES if variant else ENGINES
+        others = " or ".join(n for n, limit in limits.items() if limit >= messages and n != chosen and n in able)
         remedy = f"use engine {others}" if others else "take fewer devices"
         raise InputError(
             [Problem("engine", f"{job.label} sends up to {messages:,} messages, too many for {chosen}; {remedy}")]
