@@ -40,9 +40,6 @@ def _by_closed_form(job: Job, _record: bool) -> Outcome:
 
 
 def _by_vectorized(job: Job, _record: bool) -> Outcome:
-    reason = refusal(job)
-    if reason:
-        raise InputError([Problem("engine", f"{job.label} is not exact in vectorized: {reason}; use engine event")])
     return *vectorized(job), None
 
 
@@ -131,6 +128,8 @@ def check_engine(job: Job, engine: str, timeline: bool = False) -> None:
     """
     if engine not in ENGINES:
         raise InputError([Problem("engine", f"{engine!r} is not an engine; write one of: {', '.join(ENGINES)}")])
+    if engine == "vectorized" and (reason := refusal(job)):
+        raise InputError([Problem("engine", f"{job.label} is not exact in vectorized: {reason}; use engine event")])
     chosen, _ = choose_engine(job, engine, timeline)
     if timeline and chosen != "event":
         raise InputError([Problem("engine", f"{chosen} has no timeline; use engine event")])

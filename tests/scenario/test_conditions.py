@@ -131,3 +131,11 @@ def test_wrong_conditions(text: str, refuse: Refuser) -> None:
 
 def test_the_schema_has_them() -> None:
     assert {"skew", "jitter", "seed", "seeds"} <= set(json_schema()["properties"])
+
+
+def test_vectorized_refuses_late_ranks_before_it_runs(refuse: Refuser) -> None:
+    text = HEAD.replace("tree", "direct") + "skew: {ranks: {1: 1 us}}\nengine: vectorized\n"
+    (problem,) = refuse(text)
+    assert problem.startswith(
+        "$.collective.algorithms[1] (line 3): direct is not exact in vectorized: up to 7 messages"
+    )
