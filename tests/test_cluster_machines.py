@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from simcollectives.cluster import Cluster, FullMesh, Machine, Wiring, list_machines, load_machine
 from simcollectives.errors import ClusterError
 
-# GPUs, dense bfloat16 (V100: float16) TFLOP/s, memory GB, memory GB/s, PCIe GB/s, NVLink GB/s, NIC GB/s, in one direction:
+# GPUs, dense bfloat16 (V100: float16) TFLOP/s, memory GB, memory GB/s, PCIe GB/s, NVLink GB/s, NIC GB/s, one direction:
 # vendor data sheets (NVLink: 12 or 18 links of 25 or 50 GB/s; PCIe x16 after 128b/130b; HDR 200 and NDR 400 Gb/s).
 DATA_SHEETS = {
     "dgx-a100": (8, 312, 80, 2039, 31.5, 12 * 25, 200 / 8),

@@ -36,8 +36,11 @@ MAX_MESSAGES = {
 }
 """What an engine is asked for at most: about ten minutes of work."""
 
+MAX_EVENT_ROUND = 2_000_000
+"""Messages of one round that the event engine holds at most: about 2 GB."""
+
 MAX_VARIANT_MESSAGES = {"one_port": 10_000_000, "loggp": 2_500_000}
-"""What a variant is asked for at most: about two minutes of work, and 2 GB under loggp."""
+"""What a variant is asked for at most: about three minutes of work, and 2 GB under loggp."""
 
 _VARIANT_ENGINES = ("auto", "event", "closed_form")
 
@@ -57,9 +60,6 @@ def _by_closed_form(job: Job, _record: bool) -> Outcome:
 
 
 def _by_vectorized(job: Job, _record: bool) -> Outcome:
-    reason = refusal(job)
-    if reason:
-        raise InputError([Problem("engine", f"{job.label} is not exact in vectorized: {reason}; use engine event")])
     return *vectorized(job), None
 
 
@@ -174,22 +174,38 @@ def check_engine(job: Job, engine: str, timeline: bool = False, time: TimeModel 
     """
     if engine not in ENGINES:
         raise InputError([Problem("engine", f"{engine!r} is not an engine; write one of: {', '.join(ENGINES)}")])
-    variant = not isinstance(time, Default)
-    if variant and engine not in _VARIANT_ENGINES:
-        rule = f"has no time {time.name}; write one of: {', '.join(_VARIANT_ENGINES)}"
-        raise InputError([Problem("engine", f"{engine} {rule}")])
-    if variant and not (job.cluster.network.plain and job.conditions.ideal):
-        rule = "does not know shared or unequal links, late starts or jitter; leave them out, or the time"
-        raise InputError([Problem("time", f"{time.name} {rule}")])
+    if not isinstance(time, Default):
+        _check_variant(job, engine, time)
+    elif engine == "vectorized" and (reason := refusal(job)):
+        raise InputError([Problem("engine", f"{job.label} is not exact in vectorized: {reason}; use engine event")])
     chosen, _ = choose_engine(job, engine, timeline, time)
     if timeline and chosen != "event":
         raise InputError([Problem("engine", f"{chosen} has no timeline; use engine event")])
+    _check_size(job, chosen, time)
+
+
+def _check_variant(job: Job, engine: str, time: OnePort | LogGP) -> None:
+    if engine not in _VARIANT_ENGINES:
+        rule = f"has no time {time.name}; write one of: {', '.join(_VARIANT_ENGINES)}"
+        raise InputError([Problem("engine", f"{engine} {rule}")])
+    if not (job.cluster.network.plain and job.conditions.ideal):
+        rule = "does not know shared or unequal links, late starts or jitter; leave them out, or the time"
+        raise InputError([Problem("time", f"{time.name} {rule}")])
+
+
+def _check_size(job: Job, chosen: str, time: TimeModel) -> None:
+    variant = not isinstance(time, Default)
     limits = {**MAX_MESSAGES, "event": MAX_VARIANT_MESSAGES[time.name]} if variant else MAX_MESSAGES
-    messages, most = job.messages_at_most, limits[chosen]
-    if messages > most:
-        able = _VARIANT_ENGINES if variant else ENGINES
-        others = " or ".join(n for n, limit in limits.items() if limit >= messages and n != chosen and n in able)
-        remedy = f"use engine {others}" if others else "take fewer devices"
-        raise InputError(
-            [Problem("engine", f"{job.label} sends up to {messages:,} messages, too many for {chosen}; {remedy}")]
-        )
+    messages = job.messages_at_most
+    at_once = (
+        max((phase.ports for phases in job.schedule.channels for phase in phases), default=0) * job.schedule.devices
+    )
+    too_many = f"sends up to {messages:,} messages, too many for {chosen}" if messages > limits[chosen] else None
+    if chosen == "event" and at_once > MAX_EVENT_ROUND:
+        too_many = f"sends up to {at_once:,} messages in one round, more than event holds in memory"
+    if too_many is None:
+        return
+    able = _VARIANT_ENGINES if variant else ENGINES
+    others = " or ".join(n for n, limit in limits.items() if limit >= messages and n != chosen and n in able)
+    remedy = f"use engine {others}" if others else "take fewer devices"
+    raise InputError([Problem("engine", f"{job.label} {too_many}; {remedy}")])

@@ -152,7 +152,8 @@ def _curves(
             y = tuple(float(by_x[x][metric]) for x in good)
             bound = tuple(_bound(by_x[x], metric) for x in good)
             last = [by_x[x].get("seconds_p99") for x in good if metric == "seconds"]
-            high = () if None in last else tuple(float(value) for value in last)
+            high = tuple(float(value) for value in last if value is not None)
+            high = high if len(high) == len(good) else ()
             curves.append(Curve(name, rest, tuple(good), y, bound, number=number, high=high))
     return curves, dropped
 

@@ -45,7 +45,7 @@ class Fits:
         cluster = self._cluster_at(frozenset(item for item in key if not is_option(item[0])), mine)
         if isinstance(cluster, str):
             return _at(placed, cluster)
-        exact = message if self.engine == "closed_form" else None
+        exact = message if self.engine in ("closed_form", "vectorized") else None
         cached = (entry.label, key, exact)
         if cached not in self._reasons:
             self._reasons[cached] = self._job_reason(entry, mine, cluster, message)
@@ -80,7 +80,8 @@ class Fits:
                 closed_form(name, entry.name, cluster, message, options, dtype)
             elif cluster.world_size <= _QUICK_WORLD_SIZE:
                 self.work += cluster.world_size**2
-                job = make_job(name, entry.name, cluster, DTYPES[dtype], options, dtype, self.conditions)
+                size = message if self.engine == "vectorized" else DTYPES[dtype]
+                job = make_job(name, entry.name, cluster, size, options, dtype, self.conditions)
                 check_engine(job, self.engine)
         except InputError as error:
             return _text(error)

@@ -96,6 +96,9 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
     conditions, seeds = load_conditions(context, data, engine)
     if engine == "closed_form" and not conditions.ideal:
         engine, conditions = "auto", IDEAL  # it is reported, once
+    if "measured" in data and not conditions.ideal:
+        rule = "measurements are compared with closed forms, which have no late or random runs"
+        context.add(("measured",), f"{rule}; leave skew: and jitter: out")
     namer = _namer(context, data, cluster, collective, sweeps, (engine, verify), (conditions, seeds))
     expectations = load_expectations(context, data["expect"], namer) if "expect" in data else ()
     measured = load_measured(context, data["measured"], namer) if "measured" in data else None

@@ -113,6 +113,7 @@ WRONG = {
     "jitter: {alpha: {lognorml: 10%}}": ['$.jitter.alpha (line 4): "lognorml" is not a distribution; did you mean "lognormal"?'],
     "jitter: {alpha: {gamma: 10 us}}": ['$.jitter.alpha (line 4): "10 us" is a time, not a ratio'],
     "jitter: {alpha: {gamma: 2000%}}": ['$.jitter.alpha (line 4): "2000%" is out of range; a spread is a ratio from 0 to 10'],
+    f"{RANDOM}\nmeasured: {{set: h100_1n8_aws_p5_allreduce_auto, algorithm: ring}}": ["$.measured (line 5): measurements are compared with closed forms"],
     f"{RANDOM}\nseeds: 0": ["$.seeds (line 5): 0 is not a number of seeds; write a whole number from 1 to 10000"],
     f"{RANDOM}\nseed: -1": ["$.seed (line 5): -1 is not a seed; write a whole number from 0"],
     f"{RANDOM}\nsedes: 3": ['$.sedes (line 5): unknown key; did you mean "seeds"?'],
@@ -130,3 +131,11 @@ def test_wrong_conditions(text: str, refuse: Refuser) -> None:
 
 def test_the_schema_has_them() -> None:
     assert {"skew", "jitter", "seed", "seeds"} <= set(json_schema()["properties"])
+
+
+def test_vectorized_refuses_late_ranks_before_it_runs(refuse: Refuser) -> None:
+    text = HEAD.replace("tree", "direct") + "skew: {ranks: {1: 1 us}}\nengine: vectorized\n"
+    (problem,) = refuse(text)
+    assert problem.startswith(
+        "$.collective.algorithms[1] (line 3): direct is not exact in vectorized: up to 7 messages"
+    )

@@ -63,12 +63,47 @@ BASES: list[dict[str, Any]] = [
         "collective": {"name": "all_reduce", "message": "1 KiB", "algorithms": ["butterfly", "hierarchical"]},
         "measured": {"set": "h100_1n8_aws_p5_allreduce_auto", "algorithm": "butterfly", "min": "1 KiB", "max": "64 KiB"},
     },
+    {
+        "title": "shared and random",
+        "cluster": {
+            "nodes": 2, "gpus_per_node": 2, "intra": LINK, "inter": LINK, "nics_per_node": 1,
+            "pcie_switch": {"gpus": 2, "bandwidth": "63 GB/s"}, "leaf": {"nodes": 1, "oversubscription": 2},
+            "slow": [{"rank": 3, "bandwidth": "50%", "gamma": 2}, {"link": [0, 1], "alpha": 2, "level": "intra"}],
+        },
+        "collective": {"name": "all_reduce", "message": "1 KiB", "algorithms": ["ring", "hierarchical"]},
+        "skew": {"ranks": {"3": "10 us"}},
+        "jitter": {"alpha": {"lognormal": "20%"}, "bandwidth": {"gamma": 0.1}, "reduction": {"gamma": "1%"}},
+        "seed": 3,
+        "seeds": 4,
+        "expect": [{"seconds_p99": {"algorithm": "ring"}, "at_least": "1 us"}],
+    },
+    {
+        "title": "levels",
+        "cluster": {"levels": [
+            {"name": "nvlink", "size": 2, **LINK}, {"name": "rail", "size": 2, **LINK},
+            {"name": "spine", "size": 2, "ports_of": "rail", **LINK},
+        ]},
+        "collective": {"name": "all_reduce", "message": "1 KiB", "algorithms": ["ring", "hierarchical"]},
+        "sweep": {"rail.bandwidth": ["50 GB/s", "5 GB/s"]},
+    },
+    {
+        "title": "mesh",
+        "cluster": {"full_mesh": 4, "link": LINK},
+        "collective": {"name": "all_reduce", "message": "1 KiB", "algorithms": ["ring", "direct"]},
+        "sweep": {"devices": [2, 4]},
+    },
+    {
+        "title": "torus",
+        "cluster": {"torus": [2, 3], "link": LINK, "gamma": "1 ps/B"},
+        "collective": {"name": "all_to_all", "message": "1 KiB", "algorithms": ["direct", "pairwise"]},
+    },
 ]  # fmt: skip
 KEYS = """
 title cluster devices nodes gpus_per_node link intra inter machine alpha overhead bandwidth gamma rank_order collective
 algorithms message root dtype sweep from to factor step points expect crossover along ratio order of equals rel abs busbw
 at_most at_least between seconds algorithm link.alpha inter.bandwidth ring.order verify parameter_server.servers
-hierarchical.intra measured timeline contributions level min a.b
+hierarchical.intra full_mesh torus mesh levels ports_of slow rank rails oversubscription nics_per_node leaf pcie_switch gpus
+skew ranks random jitter lognormal seed seeds rail.alpha spine.bandwidth measured timeline contributions level min a.b
 """.split()
 WORDS = """
 ring tree direct message devices co_located near far auto float64 int8 always all_gather broadcast all_to_all
@@ -166,7 +201,12 @@ def is_small(scenario: Scenario) -> bool:
     sizes = [build_cluster(scenario.cluster, point).world_size for _, point in runs[:50]]
     servers = [value for _, point in runs for value in point.values() if isinstance(value, int)]
     crossovers = sum(len(e.grid) for e in scenario.expectations if isinstance(e, CrossoverExpectation))
-    return len(runs) <= 50 and max(sizes) <= 8 and crossovers <= 200 and max(servers, default=0) <= 2**20
+    return (
+        len(runs) * (scenario.seeds or 1) <= 50
+        and max(sizes) <= 8
+        and crossovers <= 200
+        and max(servers, default=0) <= 2**20
+    )
 
 
 def assert_finite(value: Any) -> None:
