@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simcollectives.algorithms import placement_of
-from simcollectives.engines import Conditions, Job, Run, make_job, simulate_job, verify_job
+from simcollectives.engines import Conditions, Default, Job, Run, make_job, simulate_job, verify_job
 from simcollectives.engines.closed_form import closed_form_parts
 from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import build_cluster, message_at, options_at, restricted
@@ -55,7 +55,8 @@ class Evaluator:
             return float(self._values[key]["seconds"])
         if key not in self._seconds:
             job = self._job(entry, mine)
-            parts = closed_form_parts(job) if self.scenario.engine == "auto" else None
+            plain = self.scenario.engine == "auto" and isinstance(self.scenario.time, Default)
+            parts = closed_form_parts(job) if plain else None
             self._seconds[key] = self._evaluate(entry, mine, job)["seconds"] if parts is None else parts.seconds
         return self._seconds[key]
 
@@ -103,7 +104,7 @@ class Evaluator:
 
     def _simulate(self, entry: AlgorithmEntry, point: Point, job: Job, *, timeline: bool = False) -> Run:
         try:
-            return simulate_job(job, self.scenario.engine, timeline)
+            return simulate_job(job, self.scenario.engine, timeline, self.scenario.time)
         except (InputError, MemoryError) as error:
             raise self._placed(error, entry, point) from error
 
@@ -150,6 +151,7 @@ def _values_of(run: Run, seeds: int | None, percentiles: dict[str, float]) -> di
         "message_bytes": run.message_bytes,
         "bottleneck": run.bottleneck,
         "engine": run.engine,
+        "time": run.time,
         "engine_reason": run.engine_reason,
         **{name: getattr(run, name) for name in METRICS if name not in PERCENTILES},
         "seeds": seeds,

@@ -6,7 +6,7 @@ from typing import Any
 
 from simcollectives.algorithms import check_fits, find_algorithm
 from simcollectives.cluster import Cluster
-from simcollectives.engines import DTYPES, IDEAL, Conditions, check_engine, closed_form, make_job
+from simcollectives.engines import DEFAULT, DTYPES, IDEAL, Conditions, TimeModel, check_engine, closed_form, make_job
 from simcollectives.engines.data import MAX_HELD_BYTES
 from simcollectives.engines.job import count_elements
 from simcollectives.errors import InputError
@@ -27,6 +27,7 @@ class Fits:
     collective: CollectiveSettings
     engine: str = "auto"
     verify: str = "auto"
+    time: TimeModel = DEFAULT
     conditions: Conditions = IDEAL
     work: int = 0
     _cluster: tuple[Hashable, Cluster | str] | None = None  # only the last one: large clusters hold large arrays
@@ -77,12 +78,12 @@ class Fits:
             options: dict[str, Any] = options_at(self.collective, entry, point)
             check_fits(find_algorithm(name, entry.name), cluster, options)
             if self.engine == "closed_form":
-                closed_form(name, entry.name, cluster, message, options, dtype)
+                closed_form(name, entry.name, cluster, message, options, dtype, time=self.time)
             elif cluster.world_size <= _QUICK_WORLD_SIZE:
                 self.work += cluster.world_size**2
                 size = message if self.engine == "vectorized" else DTYPES[dtype]
                 job = make_job(name, entry.name, cluster, size, options, dtype, self.conditions)
-                check_engine(job, self.engine)
+                check_engine(job, self.engine, time=self.time)
         except InputError as error:
             return _text(error)
         return None

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from simcollectives.engines import IDEAL, Conditions
+from simcollectives.engines import DEFAULT, IDEAL, Conditions, TimeModel, parse_time
+from simcollectives.errors import InputError
 from simcollectives.scenario.context import Context
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema import JitterModel, ScenarioModel, SkewModel
@@ -42,6 +43,18 @@ def load_conditions(context: Context, data: dict[str, Any], engine: str) -> tupl
     return conditions, seeds
 
 
+def load_time(context: Context, data: dict[str, Any]) -> TimeModel:
+    """Return what a time means; after a problem, the default."""
+    if "time" not in data or context.is_unusable(("time",)):
+        return DEFAULT
+    try:
+        return parse_time(data["time"])
+    except InputError as error:
+        for problem in error.problems:
+            context.add(tuple(problem.place.removeprefix("$.").split(".")), problem.message)
+    return DEFAULT
+
+
 def _mapping(context: Context, data: dict[str, Any], key: str, model: Any) -> Any:
     if key not in data or context.is_unusable((key,)):
         return None
@@ -58,4 +71,4 @@ def _whole(context: Context, data: dict[str, Any], key: str) -> Any:
     return context.validate_type((key,), data[key], ScenarioModel.model_fields[key].rebuild_annotation())
 
 
-__all__ = ["KEYS", "load_conditions"]
+__all__ = ["KEYS", "load_conditions", "load_time"]

@@ -5,7 +5,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from simcollectives.cluster import Cluster
-from simcollectives.engines import DTYPES, IDEAL, check_engine, closed_form, make_job
+from simcollectives.engines import DEFAULT, DTYPES, IDEAL, check_engine, closed_form, make_job
 from simcollectives.engines.contributions import MAX_RANKS
 from simcollectives.errors import InputError, show_value
 from simcollectives.measured import SHIPPED, MeasuredSweep, load_sweep
@@ -50,9 +50,9 @@ def _transfers(namer: Namer, selector: Selector, engine: str) -> int:
         return MAX_DRAWN_TRANSFERS + 1
     collective = namer.collective
     message = message_at(collective, selector.point)
-    conditions = IDEAL if namer.fits is None else namer.fits.conditions
+    conditions, time = (IDEAL, DEFAULT) if namer.fits is None else (namer.fits.conditions, namer.fits.time)
     job = make_job(collective.name, selector.entry.name, cluster, message, options, collective.dtype, conditions)
-    check_engine(job, engine, timeline=True)
+    check_engine(job, engine, timeline=True, time=time)
     return job.messages_at_most
 
 

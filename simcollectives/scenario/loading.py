@@ -4,13 +4,13 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from simcollectives.engines import IDEAL, Conditions
+from simcollectives.engines import IDEAL, Conditions, Default, TimeModel
 from simcollectives.errors import InputError
 from simcollectives.scenario.context import EXAMPLES, Context, unknown_key
 from simcollectives.scenario.fits import Fits
 from simcollectives.scenario.load_cluster import load_cluster
 from simcollectives.scenario.load_collective import load_collective
-from simcollectives.scenario.load_conditions import load_conditions
+from simcollectives.scenario.load_conditions import load_conditions, load_time
 from simcollectives.scenario.load_expect import load_expectations
 from simcollectives.scenario.load_extras import load_contributions, load_measured, load_timelines
 from simcollectives.scenario.load_points import Namer
@@ -94,12 +94,15 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
     table = KeyTable(cluster, collective)
     sweeps = load_sweeps(context, data["sweep"], table) if "sweep" in data else ()
     conditions, seeds = load_conditions(context, data, engine)
+    time = load_time(context, data)
     if engine == "closed_form" and not conditions.ideal:
         engine, conditions = "auto", IDEAL  # it is reported, once
     if "measured" in data and not conditions.ideal:
         rule = "measurements are compared with closed forms, which have no late or random runs"
         context.add(("measured",), f"{rule}; leave skew: and jitter: out")
-    namer = _namer(context, data, cluster, collective, sweeps, (engine, verify), (conditions, seeds))
+    if "measured" in data and not isinstance(time, Default):
+        context.add(("measured",), "measurements are compared in the default time; leave time: out")
+    namer = _namer(context, data, cluster, collective, sweeps, (engine, verify, time), (conditions, seeds))
     expectations = load_expectations(context, data["expect"], namer) if "expect" in data else ()
     measured = load_measured(context, data["measured"], namer) if "measured" in data else None
     timelines = load_timelines(context, data["timeline"], namer) if "timeline" in data else ()
@@ -120,6 +123,7 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
         timelines=timelines,
         contributions=contributions,
         conditions=conditions,
+        time=time,
         seeds=seeds,
     )
 
@@ -148,7 +152,7 @@ def _namer(
     cluster: ClusterSettings | None,
     collective: CollectiveSettings | None,
     sweeps: tuple[Sweep, ...] | None,
-    engine_verify: tuple[str, Verify],
+    how: tuple[str, Verify, TimeModel],
     drawn: tuple[Conditions, int | None],
 ) -> Namer | None:
     """Return what resolves names, after checking that every algorithm runs at every point."""
@@ -158,7 +162,7 @@ def _namer(
     whole = len(collective.algorithms) == len(written["algorithms"])
     if cluster is None or sweeps is None:
         return Namer(context, cluster, collective, sweeps or (), None, whole, drawn[1])
-    fits = Fits(cluster, collective, *engine_verify, conditions=drawn[0])
+    fits = Fits(cluster, collective, *how, conditions=drawn[0])
     namer = Namer(context, cluster, collective, sweeps, fits, whole, drawn[1])
     if collective.message_bytes is None and "message" in written:
         return replace(namer, fits=None)  # the message is reported already

@@ -25,6 +25,7 @@ ROW_KEYS = (
     "lower_bound_seconds",
     "bottleneck",
     "engine",
+    "time",
     "engine_reason",
     "closed_form_seconds",
     "rounds",

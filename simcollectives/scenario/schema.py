@@ -203,6 +203,16 @@ class JitterModel(Model):
     reduction: JitterReference | None = Field(None, description="On the reduction time of each rank and round")
 
 
+class LogGPModel(Model):
+    """LogGP, with L and G from the links: alpha and 1 / bandwidth."""
+
+    overhead: Seconds | None = Field(None, description="CPU time at each end of a message, if not the link's")
+    gap: Seconds | None = Field(None, description="Least time between the starts of two messages on a port")
+    protocol: Literal["eager", "rendezvous"] = "eager"
+    threshold: Bytes | None = Field(None, description="Rendezvous only above so many bytes")
+    order: Literal["program", "event"] = "program"
+
+
 class ScenarioModel(Model):
     """A question to the simulator: a cluster, a collective, what to vary, and what is expected."""
 
@@ -217,6 +227,11 @@ class ScenarioModel(Model):
     )
     expect: list[AnyExpectation] | None = Field(None, description="What must hold")
     measured: MeasuredModel | None = None
+    time: str | dict[Literal["loggp"], LogGPModel] | None = Field(
+        None,
+        description="What a time means: default, one_port, loggp",
+        examples=["one_port", {"loggp": {"gap": "1 us"}}],
+    )
     skew: SkewModel | None = None
     jitter: JitterModel | None = None
     seed: Seed = Field(0, description="Of what is drawn at random")

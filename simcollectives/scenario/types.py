@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from simcollectives.cluster import Change, Level, Link, RankOrder
-from simcollectives.engines import IDEAL, Conditions
+from simcollectives.engines import DEFAULT, IDEAL, Conditions, TimeModel
 from simcollectives.measured import MeasuredSweep
 
 Point = Mapping[str, Any]
@@ -183,4 +183,5 @@ class Scenario:
     timelines: tuple[Selector, ...] = ()
     contributions: Selector | None = None
     conditions: Conditions = IDEAL
+    time: TimeModel = DEFAULT
     seeds: int | None = None
