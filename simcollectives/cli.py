@@ -255,13 +255,22 @@ def main() -> None:
         typer.echo("interrupted", err=True)
         _exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        # The reader (head, less) has gone: nothing more to say, and nothing to flush at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _exit(ExitCode.DONE)
+        _stop_quietly()
+    except SystemExit as stop:
+        # The command-line library turns a broken pipe into code 1, which would say that an expectation failed.
+        if isinstance(stop.__context__, BrokenPipeError):
+            _stop_quietly()
+        raise
     except Exception as error:
         traceback.print_exception(error)
         typer.echo(f"this is a bug in simcollectives: {error}", err=True)
         _exit(ExitCode.BUG)
+
+
+def _stop_quietly() -> None:
+    """The reader (head, less) has gone: nothing more to say, and nothing to flush at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _exit(ExitCode.DONE)
 
 
 def _exit(code: ExitCode) -> None:

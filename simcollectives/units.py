@@ -17,8 +17,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation, localcontext
 from fractions import Fraction
+from typing import Literal
 
 from simcollectives.errors import UnitError, show_value
+
+ByteFamily = Literal["binary", "decimal"]  # KiB, MiB, ... or kB, MB, ...
 
 _LONGEST_TEXT = 100
 _LARGEST_EXPONENT = 400  # beyond every float; also keeps 10**exponent small
@@ -33,8 +36,7 @@ _TIMES = {"s": 0, "ms": -3, "us": -6, "ns": -9, "ps": -12}
 
 _BYTE_UNITS = {f"{prefix}B": Fraction(scale) for prefix, scale in (_DECIMAL | _BINARY).items()} | {"KB": Fraction(1000)}
 _BIT_UNITS = {f"{prefix}bit": Fraction(scale, 8) for prefix, scale in (_DECIMAL | _BINARY).items()}
-_SHORT_BIT_UNITS = {f"{prefix}b": Fraction(scale, 8) for prefix, scale in _DECIMAL.items() if prefix}
-_SIZE_UNITS = _BYTE_UNITS | _BIT_UNITS | _SHORT_BIT_UNITS
+_SIZE_UNITS = _BYTE_UNITS | _BIT_UNITS | {f"{p}b": Fraction(scale, 8) for p, scale in _DECIMAL.items() if p}
 _RATE_UNITS = {f"{unit}/s": scale for unit, scale in _SIZE_UNITS.items()}
 _BPS_UNITS = {f"{prefix}bps": Fraction(scale, 8) for prefix, scale in _DECIMAL.items()}
 _FLOP_SCALES = {**_DECIMAL, "E": 10**18}
@@ -77,8 +79,7 @@ _BYTES = _Kind("a number of bytes", _SIZE_UNITS, _ladder("B", _DECIMAL), "B", "2
 _SECONDS = _Kind("a time", _TIME_UNITS, tuple(_TIMES.items()), "us", "5 us")
 _BANDWIDTH = _Kind("a bandwidth", _RATE_UNITS | _BPS_UNITS, _ladder("B/s", _DECIMAL), "GB/s", "450 GB/s")
 _FLOPS = _Kind("a FLOP rate", _FLOP_UNITS, _ladder("FLOP/s", _FLOP_SCALES), "TFLOP/s", "989.4 TFLOP/s")
-_PER_BYTE_LADDER = tuple((f"{unit}/B", exponent) for unit, exponent in _TIMES.items())
-_PER_BYTE = _Kind("a time per byte", _PER_BYTE_UNITS, _PER_BYTE_LADDER, "ps/B", "2 ps/B")
+_PER_BYTE = _Kind("a time per byte", _PER_BYTE_UNITS, tuple((f"{t}/B", n) for t, n in _TIMES.items()), "ps/B", "2 ps/B")
 _RATIO = _Kind("a ratio", {"%": Fraction(1, 100)}, (("%", -2),), "%", "0.5%", bare_allowed=True)
 _KINDS = (_BYTES, _SECONDS, _BANDWIDTH, _FLOPS, _PER_BYTE, _RATIO)
 
@@ -140,15 +141,22 @@ def parse_ratio(value: object) -> float:
     return _parse(value, _RATIO)
 
 
-def format_bytes(value: float, digits: int | None = 4) -> str:
+def format_bytes(value: float, digits: int | None = 4, *, family: ByteFamily | None = None) -> str:
     """Return bytes as text: with a binary prefix where that is exact and clearly shorter, else with a decimal one.
 
-    `digits` significant digits; None for as many as parse back to the same float. Raises UnitError unless finite.
+    `digits` significant digits; None for as many as parse back to the same float. `family` decides between the
+    prefixes, for sizes that stand together. Raises UnitError unless finite.
 
     >>> format_bytes(26214400), format_bytes(1.5 * 2**20), format_bytes(19.8e6), format_bytes(512), format_bytes(0)
     ('25 MiB', '1.5 MiB', '19.8 MB', '512 B', '0 B')
+    >>> format_bytes(26214400, family="decimal"), format_bytes(1792, family="binary")
+    ('26.21 MB', '1.75 KiB')
     """
-    return _binary(value, digits) or _format(value, digits, _BYTES)
+    binary, exact = _binary(value, digits), _binary(value, None)
+    if family is None:  # 128 kB stays 128 kB (125 KiB), and 1 MiB is not 1.048576 MB
+        shorter = len(exact.split()[0]) + 1 < len(_format(value, None, _BYTES).split()[0])
+        family = "binary" if shorter and binary == exact and abs(value) < 2**60 else "decimal"
+    return binary if family == "binary" else _format(value, digits, _BYTES)
 
 
 def format_seconds(value: float, digits: int | None = 4) -> str:
@@ -380,17 +388,12 @@ def _format(value: float, digits: int | None, kind: _Kind) -> str:
     return f"{_plain(number.scaleb(-exponent))} {unit}"
 
 
-def _binary(value: float, digits: int | None) -> str | None:
-    """Return the text with a binary prefix if it is exact and clearly shorter than the decimal one, else None."""
+def _binary(value: float, digits: int | None) -> str:
+    """Return the text with the largest binary prefix that is no more than the value, rounded to `digits`."""
     number = _exact(value, _BYTES)
-    fitting = [(prefix, scale) for prefix, scale in _BINARY.items() if abs(number) >= scale]
-    if not fitting or abs(number) >= 2**60:
-        return None
-    prefix, scale = fitting[-1]
+    fitting = [(f"{prefix}B", scale) for prefix, scale in _BINARY.items() if abs(number) >= scale]
+    unit, scale = fitting[-1] if fitting else ("B", 1)
     with localcontext(prec=100):  # dividing by 2**50 is exact in 100 digits
-        quotient = (number / scale).normalize()
-    if digits is not None and len(quotient.as_tuple().digits) > digits:
-        return None
-    binary, decimal = _plain(quotient), _format(value, None, _BYTES).split()[0]
-    # 128 kB stays 128 kB (125 KiB), and 1 MiB is not 1.048576 MB.
-    return f"{binary} {prefix}B" if len(binary) + 1 < len(decimal) else None
+        number = (number / scale).normalize()
+    with localcontext(prec=max(1, 100 if digits is None else digits)):
+        return f"{_plain(+number)} {unit}"

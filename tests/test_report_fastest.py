@@ -121,3 +121,28 @@ def test_a_filled_curve_is_a_straight_line_in_time() -> None:
     x, y = filled("message", [1.0, 1000.0], [1.0, 100.0], is_time=False)
     assert all(math.isclose(a / b, 1 + 9 * (a - 1) / 999) for a, b in zip(x, y, strict=True))
     assert filled("devices", [1.0, 2.0], [1.0, 2.0], is_time=True) == ([1.0, 2.0], [1.0, 2.0])
+
+
+def test_a_filled_bound_has_its_kink() -> None:
+    # alpha 5 us; an all-reduce of 8 moves 7/4 of the message through 450 GB/s: 5 us up to 1.286 MB
+    def bound(message: float) -> float:
+        return max(5e-6, 1.75 * message / 450e9)
+
+    sizes = [float(4**k * 1024) for k in range(11)]
+    x, y = filled("message", sizes, [bound(size) for size in sizes], is_time=True, is_bound=True)
+    assert all(math.isclose(time, bound(size)) for size, time in zip(x, y, strict=True))
+    kink = max(size for size, time in zip(x, y, strict=True) if math.isclose(time, 5e-6))
+    assert math.isclose(kink, 5e-6 * 450e9 / 1.75)
+    rates = [size / bound(size) for size in sizes]
+    x, y = filled("message", sizes, rates, is_time=False, is_bound=True)
+    assert all(math.isclose(rate, size / bound(size)) for size, rate in zip(x, y, strict=True))
+
+
+def test_a_filled_bound_over_the_link_has_its_kink() -> None:
+    values = [1e9, 1e11, 4e11]
+    x, y = filled("link.bandwidth", values, [max(5e-6, 1e6 / v) for v in values], is_time=True, is_bound=True)
+    assert all(math.isclose(time, max(5e-6, 1e6 / value)) for value, time in zip(x, y, strict=True))
+    assert any(math.isclose(value, 2e11) for value in x)
+    values = [0.0, 1e-6, 1e-4]
+    x, y = filled("link.alpha", values, [max(v, 5e-6) for v in values], is_time=True, is_bound=True)
+    assert all(math.isclose(time, max(value, 5e-6)) for value, time in zip(x, y, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -220,6 +221,16 @@ def test_overlaps_are_found() -> None:
     assert text_overlaps(figure) == [("cut off", EDGE), ("first", "second")]
 
 
+def test_a_line_sample_that_is_cut_off_is_found() -> None:
+    figure = Figure(figsize=(4, 2))
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_axis_off()
+    axes.plot([0, 1], label="a")
+    figure.legend(loc="center", bbox_to_anchor=(0.05, 0.5), handlelength=6)
+    assert text_overlaps(figure) == [("legend: a", EDGE)]
+
+
 def test_hidden_text_does_not_count() -> None:
     figure = Figure(figsize=(4, 2), layout="constrained")
     FigureCanvasAgg(figure)
@@ -268,6 +279,14 @@ def test_what_is_not_drawn_is_said() -> None:
 def test_equal_curves_are_one_with_both_names() -> None:
     shown = texts_of(dict(figures(RESULTS["many algorithms"]()))["time"])
     assert "rabenseifner = rabenseifner (order: far) = circulant" in shown
+
+
+def test_sizes_in_one_figure_are_of_one_family() -> None:
+    for name in ("few algorithms", "measured nodes", "two world sizes"):
+        for stem, figure in figures(RESULTS[name]()):
+            shown = texts_of(figure)
+            binary, decimal = (re.search(rf"[0-9] {unit}\b(?!/s)", shown) for unit in ("[KMGT]iB", "[kMGT]B"))
+            assert not (binary and decimal), (name, stem)
 
 
 def test_measured_figures_state_the_errors() -> None:

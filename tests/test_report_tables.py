@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ from rich.text import Text
 
 from simcollectives.algorithms import ALGORITHMS
 from simcollectives.cluster.machines import list_machines
+from simcollectives.report.rows import byte_family, named_text
 from simcollectives.report.table_fastest import fastest_blocks, margin_text
 from simcollectives.report.table_results import results_blocks
 from simcollectives.report.tables import (
@@ -67,7 +72,41 @@ collective: {name: all_gather, dtype: int8, algorithms: [ring]}
 sweep: {message: [1 MiB, 2 MiB]}
 measured: {set: aic_h100_sxm_1n8_all_gather, algorithm: ring}
 """
-TEXTS = {"ring": RING, "many": MANY, "one": ONE, "long": LONG, "measured": MEASURED}
+LISTS = """
+title: Several sweeps
+cluster:
+  {nodes: 4, gpus_per_node: 8, intra: {alpha: 5 us, bandwidth: 450 GB/s}, inter: {alpha: 10 us, bandwidth: 50 GB/s}}
+collective: {name: all_reduce, message: 1 MiB, algorithms: [ring, hierarchical, tree]}
+sweep:
+  - {message: [1 KiB, 3 KiB, 100 MiB]}
+  - {nodes: [2, 4]}
+  - {inter.bandwidth: [12.5 GB/s, 25 GB/s, 50 GB/s, 100 GB/s], message: [1 MiB, 64 MiB]}
+engine: lockstep
+"""
+SIZES = """
+title: Sizes that are short in binary units, and one that is not
+cluster: {devices: 8, link: {alpha: 5 us, bandwidth: 450 GB/s}}
+collective: {name: all_reduce, algorithms: [ring, tree]}
+sweep: {message: [1 KiB, 3 KiB, 1 MiB]}
+engine: closed_form
+"""
+ENGINES = """
+title: Two engines
+cluster:
+  {nodes: 3, gpus_per_node: 4, intra: {alpha: 5 us, bandwidth: 450 GB/s}, inter: {alpha: 10 us, bandwidth: 50 GB/s}}
+collective: {name: all_reduce, algorithms: [ring, naive]}
+sweep: {message: [1 KiB, 1 MiB]}
+"""
+TEXTS = {
+    "lists": LISTS,
+    "sizes": SIZES,
+    "engines": ENGINES,
+    "ring": RING,
+    "many": MANY,
+    "one": ONE,
+    "long": LONG,
+    "measured": MEASURED,
+}
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +237,101 @@ def test_every_algorithm_and_machine_is_listed() -> None:
         for _, source in machine.sources:
             assert source.split()[0] in text
     assert "450 GB/s" in text
+
+
+def test_a_column_has_one_family_of_units(results: dict[str, ScenarioResult]) -> None:
+    # a ring of 8 sends 7/4 of the message: 1.75, 5.25 and 1792 KiB
+    text = text_of(results["sizes"], 120)
+    lines = [line.split() for line in text.splitlines()]
+    assert [line[-6:-4] for line in lines if line[:1] == ["ring"]][:3] == [
+        ["1.75", "KiB"],
+        ["5.25", "KiB"],
+        ["1.75", "MiB"],
+    ]
+    # of 32 ranks it sends 31/16: 1.984 kB is no round number of KiB, and neither is any other then
+    text = text_of(results["lists"], 120).partition("times bound")[0]
+    assert "1.984 kB" in text
+    assert "524.3 MB" in text
+    assert re.findall(r"^(?!message|inter).*[KMG]iB", text, re.MULTILINE) == []
+    assert byte_family([12 * 2**10, 1.2e9]) == "decimal"
+    assert named_text("message", 12 * 2**10, "decimal") == "message 12.29 kB"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_heading_of_a_group_is_one_line(results: dict[str, ScenarioResult], width: int) -> None:
+    lines = text_of(results["lists"], width).splitlines()
+    assert "inter.bandwidth 12.5 GB/s, message 64 MiB" in lines
+    before = lines[lines.index("inter.bandwidth 12.5 GB/s, message 64 MiB") - 1]
+    assert before == ""
+    page = html(results_blocks(results["lists"].rows))
+    assert '<th colspan="11" style="text-align: left">inter.bandwidth 12.5 GB/s, message 64 MiB</th>' in page
+
+
+def test_fastest_of_several_sweeps(results: dict[str, ScenarioResult]) -> None:
+    lines = text_of(results["lists"], 120).splitlines()
+    titles = [number for number, line in enumerate(lines) if line.startswith("Fastest")]
+    assert [lines[number] for number in titles] == [
+        "Fastest",
+        "Fastest at inter.bandwidth 12.5 GB/s to 50 GB/s",
+        "Fastest at inter.bandwidth 100 GB/s",
+    ]
+    assert all(lines[number - 1] == "" for number in titles)
+    stream = io.StringIO()
+    rows = [row for row in results["lists"].rows if "inter.bandwidth" not in row["point"]]
+    show(rendered(fastest_blocks([row for row in rows if row["message_bytes"] != 1024]), 120), stream, 120)
+    assert re.search(r"^message +16 ranks +32 ranks$", stream.getvalue(), re.MULTILINE)
+    sparse = [
+        row
+        for row in results["many"].rows
+        if row["message_bytes"] == 2**20 or (row["world_size"] == 8 and row["message_bytes"] < 2**20)
+    ]
+    stream = io.StringIO()
+    show(rendered(fastest_blocks(sparse), 120), stream, 120)
+    assert re.findall("^(?:\n?Fastest|at ).*$", stream.getvalue(), re.MULTILINE) == [
+        "Fastest at 8 ranks",
+        "\nFastest at message 1 MiB",
+    ]
+
+
+def test_engines_are_said_by_algorithm_or_row(results: dict[str, ScenarioResult]) -> None:
+    text = text_of(results["engines"], 120)
+    assert "engine: vectorized (ring), event (naive)" in text
+    assert re.search("engine$", text, re.MULTILINE) is None
+    mixed = [{**row, "engine": "event"} if number == 0 else row for number, row in enumerate(results["engines"].rows)]
+    text = text_of(replace(results["engines"], rows=tuple(mixed)), 160)
+    assert "engine: event (ring in 1 of 2 rows, naive), vectorized (ring in 1 of 2 rows)" in text
+    assert re.findall("(?:event|vectorized)$", text, re.MULTILINE) == ["event", "event", "vectorized", "event"]
+
+
+def test_a_closed_form_is_not_compared_with_itself(results: dict[str, ScenarioResult]) -> None:
+    text = text_of(results["sizes"], 120)
+    assert "engine: closed_form\n" in text
+    assert "equal to the closed form" not in text
+
+
+def test_a_measurement_without_source_ends_without_a_mark(results: dict[str, ScenarioResult]) -> None:
+    measured = results["measured"].measured
+    assert measured is not None
+    bare = replace(measured, sweep=replace(measured.sweep, source="", caveats="", algorithm=""))
+    stream = io.StringIO()
+    show(rendered(measured_blocks(bare), 120), stream, 120)
+    assert stream.getvalue().endswith("error: |predicted / measured - 1|\n")
+
+
+@pytest.mark.parametrize("command", [["list", "algorithms"], ["list", "machines"], ["run", "SCENARIO"]])
+def test_a_reader_that_has_gone_is_no_failure(command: list[str], tmp_path: Path) -> None:
+    scenario = tmp_path / "one.yaml"
+    scenario.write_text(ONE, encoding="utf-8")
+    words = [str(scenario) if word == "SCENARIO" else word for word in command]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "simcollectives.cli", *words], stdout=writer, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_long_line_of_contributions_is_not_cut() -> None:

@@ -315,6 +315,24 @@ def test_format_seconds(text: str, number: float) -> None:
     assert units.format_seconds(number) == text
 
 
+@pytest.mark.parametrize(
+    ("number", "binary", "decimal"),
+    [
+        (0, "0 B", "0 B"),
+        (512, "512 B", "512 B"),
+        (1000, "1000 B", "1 kB"),
+        (1792, "1.75 KiB", "1.792 kB"),
+        (128_000, "125 KiB", "128 kB"),
+        (132 * 2**20, "132 MiB", "138.4 MB"),
+        (1e9, "953.7 MiB", "1 GB"),
+        (2**60, "1024 PiB", "1153 PB"),
+    ],
+)
+def test_a_family_decides_between_binary_and_decimal_prefixes(number: float, binary: str, decimal: str) -> None:
+    assert units.format_bytes(number, family="binary") == binary
+    assert units.format_bytes(number, family="decimal") == decimal
+
+
 def test_digits_are_significant_digits() -> None:
     assert units.format_seconds(1.23456e-6, digits=2) == "1.2 us"
     assert units.format_seconds(1.23456e-6, digits=None) == "1.23456 us"

@@ -10,16 +10,19 @@ from simcollectives.report.rows import (
     SIZE_KEYS,
     Row,
     ascending,
-    family,
+    byte_family,
+    family_name,
     is_number,
     is_option,
     labels_of,
     named_text,
     swept_values,
 )
+from simcollectives.units import ByteFamily
 
 MAX_LINES = 10
 MAX_ALGORITHMS = 20
+_STEPS = 32
 _ALIKE = 1e-6  # relative; far below what a line's width shows
 
 Rest = tuple[tuple[str, Any], ...]
@@ -53,12 +56,16 @@ class Curve:
 
 @dataclass(frozen=True)
 class Picture:
-    """The curves of one plot, their common part in words, and what the plot has to say of points it leaves out."""
+    """The curves of one plot, their common part in words, and what the plot has to say of points it leaves out.
+
+    ``family`` is how all its messages are written, which labels and notes are already.
+    """
 
     key: str
     curves: tuple[Curve, ...]
     fixed: str
     notes: tuple[str, ...]
+    family: ByteFamily
 
 
 def axis_keys(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -70,16 +77,22 @@ def axis_keys(rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(sorted(keys, key=lambda key: key != "message"))
 
 
-def picture(rows: Sequence[Row], key: str, metric: str = "seconds", *, log: bool = True) -> Picture:
-    """Return the curves of ``metric`` against ``key``; zeros are left out where an axis is logarithmic."""
+def picture(
+    rows: Sequence[Row], key: str, metric: str = "seconds", *, log: bool = True, sizes: Sequence[float] = ()
+) -> Picture:
+    """Return the curves of ``metric`` against ``key``; zeros are left out where an axis is logarithmic.
+
+    ``sizes`` are bytes that will stand in the plot beside the messages of the rows.
+    """
+    family = byte_family([*(row["message_bytes"] for row in rows), *sizes])
     drawn, level = _rows_on_axis(rows, key)
     numbers = {label: number for number, label in enumerate(labels_of(rows))}
     found, dropped = _curves(drawn, key, metric, numbers, log)
     notes = []
     if dropped:
         reason = "the axes have no zero" if log else "no value"
-        notes.append(f"not drawn ({reason}): {_some(_dropped_texts(dropped, found, key))}")
-    curves, fixed, sliced = _slice(found)
+        notes.append(f"not drawn ({reason}): {_some(_dropped_texts(dropped, found, key, family))}")
+    curves, fixed, sliced = _slice(found, family)
     alike = {row["label"]: row for row in level if curves and _matches(row, curves)}
     flat = [_level_curve(row, curves, metric, numbers) for row in alike.values()]
     curves = [*curves, *(curve for curve in flat if curve is not None)]
@@ -90,7 +103,7 @@ def picture(rows: Sequence[Row], key: str, metric: str = "seconds", *, log: bool
     if len(curves) > MAX_ALGORITHMS:
         notes.append(f"{len(curves) - MAX_ALGORITHMS} of {len(curves)} lines not drawn; the table has all")
         curves = curves[:MAX_ALGORITHMS]
-    return Picture(key, tuple(_merged(_named(curves))), fixed, tuple(notes))
+    return Picture(key, tuple(_merged(_named(curves, family))), fixed, tuple(notes), family)
 
 
 def _rows_on_axis(rows: Sequence[Row], key: str) -> tuple[list[Row], list[Row]]:
@@ -135,7 +148,7 @@ def _curves(
     kept = _kept_keys(rows)
     groups: dict[tuple[str, Rest], dict[Any, Row]] = {}
     for row in rows:
-        name = family(row, key if is_option(key) else None)
+        name = family_name(row, key if is_option(key) else None)
         groups.setdefault((name, _rest(row, key, kept)), {})[_x(row, key)] = row
     known = dict(numbers)
     curves, dropped = [], []
@@ -158,15 +171,17 @@ def _curves(
     return curves, dropped
 
 
-def _dropped_texts(dropped: Sequence[tuple[Rest, Any]], curves: Sequence[Curve], key: str) -> list[str]:
+def _dropped_texts(
+    dropped: Sequence[tuple[Rest, Any]], curves: Sequence[Curve], key: str, family: ByteFamily
+) -> list[str]:
     """What is left out, in words: whole curves by what makes them differ from the others, else single points."""
     drawn = {curve.rest for curve in curves}
     varying = _varying(list({*drawn, *(rest for rest, _ in dropped)}))
     texts: dict[str, None] = {}
     for rest, x in dropped:
-        at = [named_text(name, value) for name, value in rest if name in varying]
+        at = [named_text(name, value, family) for name, value in rest if name in varying]
         whole = rest not in drawn and at and not (key == "message" and x <= 0)
-        texts[", ".join(at) if whole else named_text(key, x)] = None
+        texts[", ".join(at) if whole else named_text(key, x, family)] = None
     return list(texts)
 
 
@@ -178,7 +193,7 @@ def _bound(row: Row, metric: str) -> float:
     return float(row[metric]) * float(row["seconds"]) / least if least > 0 else 0.0
 
 
-def _slice(curves: Sequence[Curve]) -> tuple[list[Curve], str, list[str]]:
+def _slice(curves: Sequence[Curve], family: ByteFamily) -> tuple[list[Curve], str, list[str]]:
     """Few enough curves to read: all, or those at the last of the other swept values. The fixed part in words."""
     rests = list(dict.fromkeys(curve.rest for curve in curves))
     notes: list[str] = []
@@ -186,11 +201,12 @@ def _slice(curves: Sequence[Curve]) -> tuple[list[Curve], str, list[str]]:
         chosen = max(rests, key=lambda rest: [(value if is_number(value) else 0) for _, value in rest])
         curves = [curve for curve in curves if curve.rest == chosen]
         varying = _varying(rests)
-        at = ", ".join(named_text(key, value) for key, value in chosen if key in varying)
+        at = ", ".join(named_text(key, value, family) for key, value in chosen if key in varying)
         notes.append(f"drawn at {at}: 1 of {len(rests)} such points; the table has all")
         rests = [chosen]
     varying = _varying(rests)
-    fixed = ", ".join(named_text(key, value) for key, value in (rests[0] if rests else ()) if key not in varying)
+    shared = [(key, value) for key, value in (rests[0] if rests else ()) if key not in varying]
+    fixed = ", ".join(named_text(key, value, family) for key, value in shared)
     return list(curves), fixed, notes
 
 
@@ -203,7 +219,7 @@ def _varying(rests: Sequence[Rest]) -> set[str]:
     return {key for key, found in values.items() if len(found) > 1}
 
 
-def _named(curves: Sequence[Curve]) -> list[Curve]:
+def _named(curves: Sequence[Curve], family: ByteFamily) -> list[Curve]:
     """Curves whose labels tell in what they differ, each number (style) once."""
     varying = _varying(list(dict.fromkeys(curve.rest for curve in curves if not curve.level)))
     if not varying:
@@ -211,7 +227,7 @@ def _named(curves: Sequence[Curve]) -> list[Curve]:
     several = len({curve.name for curve in curves}) > 1
     named = []
     for number, curve in enumerate(curves):
-        at = ", ".join(named_text(key, value) for key, value in curve.rest if key in varying)
+        at = ", ".join(named_text(key, value, family) for key, value in curve.rest if key in varying)
         named.append(replace(curve, name=curve.name if several or not at else "", at=at, number=number))
     return named
 
@@ -283,22 +299,34 @@ def straight(key: str) -> tuple[Callable[[float], float] | None, Callable[[float
     return None, None
 
 
-def filled(key: str, x: Sequence[float], y: Sequence[float], *, is_time: bool, steps: int = 16) -> Path:
+def filled(key: str, x: Sequence[float], y: Sequence[float], *, is_time: bool, is_bound: bool = False) -> Path:
     """Return a curve with points between its points, where a time is a straight line between neighbours.
 
-    On logarithmic axes such a line is bent; drawn straight it would cross others where the times do not.
+    On logarithmic axes such a line is bent; drawn straight it would cross others where the times do not. A bound is
+    the larger of two such lines, a level one and one through the origin, and so has a kink.
     """
     forward, back = straight(key)
     if forward is None or back is None or (not is_time and key != "message"):
         return list(x), list(y)
     times = list(y) if is_time else [a / b for a, b in zip(x, y, strict=True)]
-    xs, ys = list(x[:1]), list(y[:1])
+    kinked = is_bound and key in ("message", "link.alpha", "link.bandwidth")
+    xs, found = list(x[:1]), times[:1]
     for (a, b), (start, end) in zip(itertools.pairwise(x), itertools.pairwise(times), strict=True):
-        for step in range(1, steps):
-            at = a * (b / a) ** (step / steps) if a > 0 else a + (b - a) * step / steps
-            time = start + (end - start) * (forward(at) - forward(a)) / (forward(b) - forward(a))
-            xs.append(at)
-            ys.append(time if is_time else at / time)
-        xs.append(b)
-        ys.append(end if is_time else b / end)
-    return xs, ys
+        inner = _steps(a, b)
+        slope = (end - start) / (forward(b) - forward(a))
+        if kinked:
+            (low, _), (top, at_top) = sorted(((start, forward(a)), (end, forward(b))), key=lambda p: (p[0], abs(p[1])))
+            kink = back(low * at_top / top) if low > 0 else a
+            inner = sorted([*inner, kink]) if a < kink < b else inner
+            found += [max(low, top * forward(at) / at_top) for at in inner]
+        else:
+            found += [start + slope * (forward(at) - forward(a)) for at in inner]
+        xs += [*inner, b]
+        found.append(end)
+    return xs, found if is_time else [at / time for at, time in zip(xs, found, strict=True)]
+
+
+def _steps(a: float, b: float) -> list[float]:
+    """Values between two others, by equal factors where there are any."""
+    shares = [step / _STEPS for step in range(1, _STEPS)]
+    return [a * (b / a) ** share if a > 0 else a + (b - a) * share for share in shares]

@@ -1,12 +1,13 @@
 """Bars: what a time consists of, and how many bytes devices send."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from simcollectives.engines import Run
 from simcollectives.metrics import required_bytes
 from simcollectives.report.curves import MAX_ALGORITHMS
-from simcollectives.report.rows import Row, is_option, labels_of, point_text
+from simcollectives.report.rows import Row, byte_family, is_number, is_option, labels_of, point_text
 from simcollectives.report.style import (
     COLOURS,
     FAINT,
@@ -45,8 +46,8 @@ def _bar_label(row: Row) -> str:
     return wrapped(str(row["label"]), _LABEL_CHARACTERS)
 
 
-def largest_point(rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """Return the rows of one point, that of the largest message and then world size, and the point in words."""
+def largest_point(rows: Sequence[Row]) -> tuple[list[Row], dict[str, Any]]:
+    """Return the rows of one point, that of the largest message and then world size, and the point."""
     top = max((row["message_bytes"], row["world_size"]) for row in rows)
     there = [row for row in rows if (row["message_bytes"], row["world_size"]) == top]
     rests = [{key: value for key, value in row["point"].items() if not is_option(key)} for row in there]
@@ -55,12 +56,12 @@ def largest_point(rows: Sequence[Row]) -> tuple[list[Row], str]:
     shown = {"message": top[0], "world_size": top[1]} | {
         key: value for key, value in chosen.items() if key not in ("message", "devices")
     }
-    return list({row["label"]: row for row in kept}.values()), f"{rows[0]['collective']}, {point_text(shown)}"
+    return list({row["label"]: row for row in kept}.values()), shown
 
 
 def draw_parts(axes: "Axes", rows: Sequence[Row]) -> str:
     """Draw the time of every algorithm at one point as a bar of its parts; returns the heading."""
-    chosen, heading = _begin(axes, rows)
+    chosen, point, more = _begin(axes, rows)
     left = [0.0] * len(chosen)
     for key, name, colour, hatch in _PARTS:
         widths = [float(row[key]) for row in chosen]
@@ -80,40 +81,44 @@ def draw_parts(axes: "Axes", rows: Sequence[Row]) -> str:
     bounds = [float(row["lower_bound_seconds"]) for row in chosen]
     _mark_bounds(axes, bounds, "lower bound")
     texts = [format_seconds(row["seconds"]) for row in chosen]
-    _finish(axes, chosen, [*left], texts, "time", format_seconds, max([*left, *bounds]))
-    return heading
+    largest = max([*left, *bounds])
+    _finish(axes, chosen, [*left], texts, "time", even_ticks(0, largest), format_seconds, largest)
+    return f"{chosen[0]['collective']}, {point_text(point)}{more}"
 
 
 def draw_bytes(axes: "Axes", rows: Sequence[Row]) -> str:
     """Draw the most bytes that one device sends, one bar an algorithm, at one point; returns the heading."""
-    chosen, heading = _begin(axes, rows)
+    chosen, point, more = _begin(axes, rows)
     labels = labels_of(rows)
     colours = [line_style(labels.index(row["label"])).color for row in chosen]
     most = [float(row["bytes_sent_max"]) for row in chosen]
     axes.barh(range(len(chosen)), most, height=0.62, color=colours)
-    first = chosen[0]
-    required = required_bytes(first["collective"], first["world_size"], first["message_bytes"])
-    if required > 0:
-        axes.axvline(
-            required,
-            color=INK,
-            linewidth=1.0,
-            linestyle=(0, (6, 4)),
-            label="what the busiest device must send or receive at least",
-        )
-    texts = [f"{format_bytes(row['bytes_sent_max'])} (all: {format_bytes(row['bytes_sent_total'])})" for row in chosen]
+    required = [_required(row) for row in chosen]
+    _mark_bounds(axes, required, "what the busiest device must send or receive at least")
+    total = [float(row["bytes_sent_total"]) for row in chosen]
+    family = byte_family([chosen[0]["message_bytes"], *most, *total])
+    show = partial(format_bytes, family=family)
+    texts = [f"{show(one)} (all: {show(every)})" for one, every in zip(most, total, strict=True)]
     name = "bytes sent by the device that sends most (all: by all devices together)"
-    _finish(axes, chosen, most, texts, name, format_bytes, max([*most, required]))
-    return heading
+    largest = max([*most, *required])
+    _finish(axes, chosen, most, texts, name, byte_ticks(largest, family), show, largest)
+    return f"{chosen[0]['collective']}, {point_text(point, family)}{more}"
 
 
-def _begin(axes: "Axes", rows: Sequence[Row]) -> tuple[list[Row], str]:
-    chosen, where = largest_point(rows)
+def _required(row: Row) -> float:
+    """Bytes that must go through the busiest device: with dedicated servers to help, each rank's vector and the sum."""
+    if row["algorithm"] == "parameter_server" and is_number(row["options"].get("servers")) and row["world_size"] > 1:
+        return float(row["message_bytes"])
+    return required_bytes(row["collective"], row["world_size"], row["message_bytes"])
+
+
+def _begin(axes: "Axes", rows: Sequence[Row]) -> tuple[list[Row], dict[str, Any], str]:
+    """The rows to draw, the point they are at, and what is not drawn in words."""
+    chosen, point = largest_point(rows)
     dress(axes)
     axes.grid(False, axis="y")
-    if len(chosen) > MAX_ALGORITHMS:
-        where += f"; {len(chosen) - MAX_ALGORITHMS} of {len(chosen)} algorithms not drawn"
-    return chosen[:MAX_ALGORITHMS], where
+    more = len(chosen) - MAX_ALGORITHMS
+    return chosen[:MAX_ALGORITHMS], point, f"; {more} of {len(chosen)} algorithms not drawn" if more > 0 else ""
 
 
 def _mark_bounds(axes: "Axes", bounds: Sequence[float], name: str) -> None:
@@ -135,7 +140,8 @@ def _finish(
     ends: Sequence[float],
     texts: Sequence[str],
     name: str,
-    show: Callable[..., str],
+    ticks: Sequence[float],
+    show: Callable[[float], str],
     largest: float,
 ) -> None:
     """Name the bars, write the texts after their ends, and make the axis long enough for them."""
@@ -162,7 +168,6 @@ def _finish(
         )
         for number, (end, text) in enumerate(zip(ends, texts, strict=True))
     ]
-    ticks = byte_ticks([*ends, largest]) if show is format_bytes else even_ticks(0, largest)
     set_ticks(axes.xaxis, ticks, show)
     root_figure(axes).draw_without_rendering()
     width = axes.get_window_extent().width
@@ -189,7 +194,8 @@ def draw_bytes_per_rank(axes: "Axes", run: Run) -> str:
             linestyle=(0, (6, 4)),
             label="what the busiest rank must send or receive at least",
         )
-    what = f"{run.collective}, {run.label}, message {format_bytes(run.message_bytes)}, {ranks} ranks"
+    show = partial(format_bytes, family=(family := byte_family([run.message_bytes, *sent])))
+    what = f"{run.collective}, {run.label}, message {show(run.message_bytes)}, {ranks} ranks"
     axes.set_xlabel("rank, then servers" if servers else "rank")
     axes.set_ylabel("bytes sent")
     step = max(1, -(-len(sent) // 16))
@@ -197,6 +203,6 @@ def draw_bytes_per_rank(axes: "Axes", run: Run) -> str:
     axes.set_xlim(-0.7, len(sent) - 0.3)
     top = max([*sent, required]) * 1.05 or 1.0
     axes.set_ylim(0, top)
-    set_ticks(axes.yaxis, byte_ticks([*sent, top]), format_bytes)
+    set_ticks(axes.yaxis, byte_ticks(top, family), show)
     axes.tick_params(axis="x", color=FAINT)
     return what

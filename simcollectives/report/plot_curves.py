@@ -10,7 +10,7 @@ from simcollectives.metrics import busbw
 from simcollectives.report.crossing_marks import CROSSING_STYLE, mark_crossings
 from simcollectives.report.curves import Curve, Picture, crossings_of, filled, picture
 from simcollectives.report.fastest import Crossing
-from simcollectives.report.rows import Row, is_number, value_text
+from simcollectives.report.rows import SIZE_KEYS, Row, is_number, value_text
 from simcollectives.report.style import (
     GREY,
     NOTE_CHARACTERS,
@@ -27,7 +27,7 @@ from simcollectives.report.style import (
     thinned,
     wrapped,
 )
-from simcollectives.units import format_bandwidth, format_bytes, format_seconds
+from simcollectives.units import ByteFamily, format_bandwidth, format_bytes, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,10 +53,17 @@ METRICS = {
 }
 
 
-def draw_curves(axes: "Axes", rows: Sequence[Row], key: str, metric: str) -> tuple[Picture, tuple[Crossing, ...]]:
-    """Draw ``metric`` against ``key``, one line a label; returns the crossings for ``finish_curves`` to mark."""
+def draw_curves(
+    axes: "Axes", rows: Sequence[Row], key: str, metric: str, sizes: Sequence[float] = ()
+) -> tuple[Picture, tuple[Crossing, ...]]:
+    """Draw ``metric`` against ``key``, one line a label; returns the crossings for ``finish_curves`` to mark.
+
+    ``sizes`` are bytes that will be written into the plot, too.
+    """
     what = METRICS[metric]
-    drawn = picture(rows, key, metric)
+    found = crossings_of(picture(rows, key)) if metric == "seconds" else _bandwidth_crossings(rows, key, metric)
+    sizes = [*sizes, *(crossing.at for crossing in found if key == "message")]
+    drawn = picture(rows, key, metric, sizes=sizes)
     dress(axes)
     axes.set_xlabel(_AXIS_NAMES.get(key, plain(key)))
     axes.set_ylabel(what.name)
@@ -69,11 +76,10 @@ def draw_curves(axes: "Axes", rows: Sequence[Row], key: str, metric: str) -> tup
         _draw_curve(axes, curve, key, categories, what)
         _draw_band(axes, curve, key, categories)
     low_bound = _draw_bound(axes, drawn.curves, key, categories, what)
-    _set_x_axis(axes, key, drawn.curves, categories)
+    _set_x_axis(axes, drawn, categories)
     values = [y for curve in drawn.curves for y in (*curve.y, *curve.high)] + low_bound
     axes.set_yscale("log")
     axes.set_ylim(*log_limits(values))
-    found = crossings_of(drawn) if metric == "seconds" else _bandwidth_crossings(rows, key, metric)
     if found:
         axes.plot([], [], label="the fastest changes", **CROSSING_STYLE)
     return drawn, found
@@ -93,7 +99,9 @@ def finish_curves(axes: "Axes", drawn: Picture, found: Sequence[Crossing], metri
     set_ticks(axes.yaxis, decade_ticks(low, high), what.format)
     notes = list(drawn.notes)
     if found:
-        left_out = mark_crossings(axes, found, lambda at: value_text(drawn.key, at), at_top=metric != "seconds")
+        left_out = mark_crossings(
+            axes, found, lambda at: value_text(drawn.key, at, drawn.family), at_top=metric != "seconds"
+        )
         if left_out:
             notes.append(f"{left_out} more crossings marked without a label")
     if notes:
@@ -178,7 +186,7 @@ def _draw_bound(
         shown += [bound for _, bound in points]
         at_points = _positions([x for x, _ in points], categories)
         axes.plot(
-            *filled(key, at_points, [bound for _, bound in points], is_time=what.key == "seconds"),
+            *filled(key, at_points, [bound for _, bound in points], is_time=what.key == "seconds", is_bound=True),
             color=GREY,
             linewidth=0.9,
             linestyle=(0, (6, 4)),
@@ -190,23 +198,23 @@ def _draw_bound(
     return shown
 
 
-def _set_x_axis(axes: "Axes", key: str, curves: Sequence[Curve], categories: list[Any] | None) -> None:
+def _set_x_axis(axes: "Axes", drawn: Picture, categories: list[Any] | None) -> None:
     if categories is not None:
         axes.set_xlim(-0.5, len(categories) - 0.5)
-        set_ticks(axes.xaxis, range(len(categories)), lambda at: plain(value_text(key, categories[round(at)])))
+        set_ticks(axes.xaxis, range(len(categories)), lambda at: plain(value_text(drawn.key, categories[round(at)])))
         return
-    values = sorted({float(x) for curve in curves for x in curve.x})
-    set_number_axis(axes, key, values)
+    values = sorted({float(x) for curve in drawn.curves for x in curve.x})
+    set_number_axis(axes, drawn.key, values, drawn.family)
 
 
-def set_number_axis(axes: "Axes", key: str, values: Sequence[float]) -> None:
-    """Scale the x axis for these ascending values of a key, and label it in units."""
+def set_number_axis(axes: "Axes", key: str, values: Sequence[float], family: ByteFamily) -> None:
+    """Scale the x axis for these ascending values of a key, and label it in units; ``family`` is that of messages."""
     low, high = values[0], values[-1]
     logarithmic = key == "message" or (low > 0 and high / low >= 6 and not _evenly_spaced(values))
     if logarithmic:
         axes.set_xscale("log")
         axes.set_xlim(*log_limits(values, pad=0.03, least=1.0))
-        ticks = _log_ticks(key, values)
+        ticks = _message_ticks(values, family) if key == "message" else _log_ticks(key, values)
     else:
         pad = 0.04 * (high - low) or max(abs(high), 1.0) / 2
         axes.set_xlim(low - pad, high + pad)
@@ -214,7 +222,7 @@ def set_number_axis(axes: "Axes", key: str, values: Sequence[float]) -> None:
         ticks = list(values) if whole or len(values) <= 8 else even_ticks(low, high)
 
     def show(value: float) -> str:
-        return value_text(key, int(value) if value == int(value) else value)
+        return value_text(key, int(value) if value == int(value) else value, family)
 
     root_figure(axes).draw_without_rendering()
     first, last = axes.get_xlim()
@@ -239,11 +247,16 @@ def _evenly_spaced(values: Sequence[float]) -> bool:
     return max(steps) / min(steps) < max(factors) / min(factors) if len(values) > 2 else False
 
 
+def _message_ticks(values: Sequence[float], family: ByteFamily) -> list[float]:
+    """The values where they are few and short in these units, else round sizes."""
+    if len(values) <= 6 and all(parse_bytes(format_bytes(value, family=family)) == value for value in values):
+        return list(values)
+    low, high = values[0], values[-1]
+    return octave_ticks(low, high) if family == "binary" else decade_ticks(low, high)
+
+
 def _log_ticks(key: str, values: Sequence[float]) -> list[float]:
-    if key in ("message", "world_size", "devices", "nodes", "gpus_per_node"):
-        if len(values) <= 6 or (key != "message" and len(values) <= 16):
-            return list(values)
-        binary = all("i" in format_bytes(value) or value < 1024 for value in values)
-        low, high = values[0], values[-1]
-        return octave_ticks(low, high) if binary or key != "message" else decade_ticks(low, high)
-    return list(values) if len(values) <= 6 else decade_ticks(values[0], values[-1])
+    most = 16 if key in ("world_size", *SIZE_KEYS) else 6
+    if len(values) <= most:
+        return list(values)
+    return (octave_ticks if key in ("world_size", *SIZE_KEYS) else decade_ticks)(values[0], values[-1])

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from simcollectives.measured import Errors, Fit, MeasuredSweep
+from simcollectives.report.curves import filled
 from simcollectives.report.plot_curves import set_number_axis
+from simcollectives.report.rows import byte_family
 from simcollectives.report.style import (
     COLOURS,
     GREY,
@@ -15,7 +17,7 @@ from simcollectives.report.style import (
     plain,
     set_ticks,
 )
-from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
+from simcollectives.units import ByteFamily, format_bandwidth, format_bytes, format_ratio, format_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
 GIVEN, FITTED = COLOURS[0], COLOURS[1]
 
 
-def errors_text(errors: Errors) -> str:
+def errors_text(errors: Errors, family: ByteFamily) -> str:
     """Return errors as text: "error: median 3.2%, largest 41% at 1 KiB"."""
-    largest = f"{format_ratio(errors.largest, 3)} at {format_bytes(errors.largest_at_bytes)}"
+    largest = f"{format_ratio(errors.largest, 3)} at {format_bytes(errors.largest_at_bytes, family=family)}"
     return f"error: median {format_ratio(errors.median, 3)}, largest {largest}"
 
 
@@ -34,11 +36,11 @@ def link_text(fit: Fit) -> str:
     return f"{fit.level}: alpha {format_seconds(fit.alpha)}, {format_bandwidth(fit.bandwidth)}"
 
 
-def draw_times(axes: "Axes", sweep: MeasuredSweep, fit: Fit, label: str) -> None:
+def draw_times(axes: "Axes", sweep: MeasuredSweep, fit: Fit, label: str, family: ByteFamily) -> None:
     """Draw measured and predicted times against the message size."""
     given = fit.given_predicted
-    _curve(axes, sweep, given, GIVEN, (0, (5, 1.5)), f"{label}, as given; {errors_text(fit.given_errors)}")
-    _curve(axes, sweep, fit.predicted, FITTED, "-", f"{label}, fitted ({link_text(fit)}); {errors_text(fit.errors)}")
+    _curve(axes, sweep, given, GIVEN, (0, (5, 1.5)), f"{label}, as given; {errors_text(fit.given_errors, family)}")
+    _curve(axes, sweep, fit.predicted, FITTED, "-", fitted_text(fit, label, family))
     draw_points(axes, sweep)
     axes.set_yscale("log")
     values = [*(time for time in given if time > 0), *(time for time in fit.predicted if time > 0), *sweep.seconds]
@@ -62,11 +64,15 @@ def draw_points(axes: "Axes", sweep: MeasuredSweep) -> None:
     )
 
 
-def draw_fitted(axes: "Axes", sweep: MeasuredSweep, fit: Fit, label: str) -> str:
-    """Draw measured points and the fitted curve over a plot of predictions; returns a note with fit and errors."""
+def draw_fitted(axes: "Axes", sweep: MeasuredSweep, fit: Fit, label: str) -> None:
+    """Draw measured points and the fitted curve over a plot of predictions, which ``fitted_text`` describes."""
     draw_points(axes, sweep)
     _curve(axes, sweep, fit.predicted, INK, (0, (1, 1.2)), f"{label}, fitted")
-    return f"{label}, fitted ({link_text(fit)}); {errors_text(fit.errors)}"
+
+
+def fitted_text(fit: Fit, label: str, family: ByteFamily) -> str:
+    """Return the fit and its errors in words."""
+    return f"{label}, fitted ({link_text(fit)}); {errors_text(fit.errors, family)}"
 
 
 def draw_ratios(axes: "Axes", sweep: MeasuredSweep, fit: Fit) -> None:
@@ -97,12 +103,14 @@ def draw_ratios(axes: "Axes", sweep: MeasuredSweep, fit: Fit) -> None:
 def draw_measured(axes: "Axes", below: "Axes | None", sweep: MeasuredSweep, fit: Fit, label: str) -> str:
     """Draw times, and below them (where there are axes) predicted over measured; returns the heading."""
     dress(axes)
-    draw_times(axes, sweep, fit, label)
-    set_number_axis(axes, "message", sorted({float(size) for size in sweep.message_bytes}))
+    sizes = sorted({float(size) for size in sweep.message_bytes})
+    family = byte_family(sizes)
+    draw_times(axes, sweep, fit, label, family)
+    set_number_axis(axes, "message", sizes, family)
     lowest = axes
     if below is not None:
         draw_ratios(below, sweep, fit)
-        set_number_axis(below, "message", sorted({float(size) for size in sweep.message_bytes}))
+        set_number_axis(below, "message", sizes, family)
         axes.tick_params(axis="x", labelbottom=False)
         lowest = below
     lowest.set_xlabel("message size")
@@ -110,7 +118,7 @@ def draw_measured(axes: "Axes", below: "Axes | None", sweep: MeasuredSweep, fit:
 
 
 def _curve(axes: "Axes", sweep: MeasuredSweep, seconds: Sequence[float], colour: str, dashes: Any, label: str) -> None:
-    pairs = [(x, y) for x, y in zip(sweep.message_bytes, seconds, strict=True) if y > 0]
-    axes.plot(
-        [x for x, _ in pairs], [y for _, y in pairs], color=colour, linestyle=dashes, linewidth=1.6, label=plain(label)
-    )
+    """A closed form is a straight line over the message between two measured points, as chunks are."""
+    times = {size: time for size, time in zip(sweep.message_bytes, seconds, strict=True) if time > 0}
+    x, y = filled("message", list(times), list(times.values()), is_time=True)
+    axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.6, label=plain(label))

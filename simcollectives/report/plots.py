@@ -13,11 +13,11 @@ from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.report.curves import axis_keys
 from simcollectives.report.plot_bars import bar_height, draw_bytes, draw_bytes_per_rank, draw_parts, largest_point
 from simcollectives.report.plot_curves import curves_heading, draw_curves, finish_curves
-from simcollectives.report.plot_measured import draw_fitted, draw_measured
+from simcollectives.report.plot_measured import draw_fitted, draw_measured, fitted_text
 from simcollectives.report.plot_timeline import draw_timeline, rank_count, timeline_height
-from simcollectives.report.rows import Row, rows_of
+from simcollectives.report.rows import Row, is_option, point_text, rows_of
 from simcollectives.report.style import GREY, TEXT_SIZE, legend_below, log_limits, new_figure, root_figure, set_heading
-from simcollectives.scenario.build import build_cluster
+from simcollectives.scenario.build import build_cluster, label_at, message_at
 from simcollectives.units import format_bytes
 
 if TYPE_CHECKING:
@@ -116,11 +116,13 @@ def _plot_curves(
     rows: Sequence[Row], key: str, metric: str, title: str | None, ax: "Axes | None", measured: Any
 ) -> "Axes":
     axes = new_figure(_CURVE_HEIGHT).add_subplot() if ax is None else ax
-    drawn, found = draw_curves(axes, rows, key, metric)
-    if measured is not None and key == "message" and metric == "seconds" and drawn.curves:
+    with_fit = measured is not None and key == "message" and metric == "seconds"
+    sizes = [measured.fit.errors.largest_at_bytes] if with_fit else []
+    drawn, found = draw_curves(axes, rows, key, metric, sizes)
+    if with_fit and drawn.curves:
         limits = axes.get_ylim()
-        note = draw_fitted(axes, measured.sweep, measured.fit, measured.label)
-        drawn = replace(drawn, notes=(*drawn.notes, note))
+        draw_fitted(axes, measured.sweep, measured.fit, measured.label)
+        drawn = replace(drawn, notes=(*drawn.notes, fitted_text(measured.fit, measured.label, drawn.family)))
         axes.set_ylim(*log_limits([*limits, *measured.sweep.seconds], pad=0.01))
     set_heading(axes, [title, curves_heading(rows, drawn)], own_figure=ax is None)
     if ax is None:
@@ -137,16 +139,16 @@ def _plot_bars(rows: Sequence[Row], title: str | None, kind: str, ax: "Axes | No
 
 
 def _plot_timeline(result: Any, number: int, ax: "Axes | None") -> "Axes":
-    label, timeline = result.timelines[number]
-    scenario = getattr(result, "scenario", None)
-    heading = f"{result.rows[0]['collective']}, {label}"
-    return _timeline_axes(timeline, getattr(scenario, "title", None), heading, _world_size(scenario, number), ax)
-
-
-def _world_size(scenario: Any, number: int) -> int | None:
-    """Ranks of the run that a timeline is of; None where only the timeline is known."""
-    selectors = getattr(scenario, "timelines", ())
-    return build_cluster(scenario.cluster, selectors[number].point).world_size if number < len(selectors) else None
+    scenario, (_, timeline) = result.scenario, result.timelines[number]
+    selector = scenario.timelines[number]
+    point = selector.point
+    world_size = build_cluster(scenario.cluster, point).world_size
+    shown = {"message": message_at(scenario.collective, point), "world_size": world_size} | {
+        key: value for key, value in point.items() if key not in ("message", "devices") and not is_option(key)
+    }
+    label = label_at(scenario.collective, selector.entry, point)
+    heading = f"{scenario.collective.name}, {label}, {point_text(shown)}"
+    return _timeline_axes(timeline, scenario.title, heading, world_size, ax)
 
 
 def _timeline_axes(

@@ -7,7 +7,7 @@ from simcollectives.algorithms import find_algorithm
 from simcollectives.algorithms.table import label as algorithm_label
 from simcollectives.errors import InputError
 from simcollectives.scenario.keys import kind_of
-from simcollectives.units import format_bytes
+from simcollectives.units import ByteFamily, format_bytes, parse_bytes
 
 Row = Mapping[str, Any]
 """One row of a result, with the keys of the contract: SI units, the swept quantities in ``point``."""
@@ -70,35 +70,54 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def value_text(key: str, value: Any) -> str:
-    """Return a value of a point with its unit, without its key.
+def byte_family(sizes: Iterable[float]) -> ByteFamily:
+    """Return how to write sizes that stand together: binary where all are exact in it and one asks for it by itself.
+
+    >>> byte_family([3072, 1792, 8]), byte_family([3072, 1.2e9]), byte_family([1000, 128_000])
+    ('binary', 'decimal', 'decimal')
+    """
+    given = list(sizes)
+    asked = any(format_bytes(size).endswith("iB") for size in given)
+    exact = all(parse_bytes(format_bytes(size, family="binary")) == size for size in given)
+    return "binary" if asked and exact else "decimal"
+
+
+def message_family(rows: Iterable[Row]) -> ByteFamily:
+    """Return how to write the messages of rows."""
+    return byte_family({row["message_bytes"] for row in rows})
+
+
+def value_text(key: str, value: Any, family: ByteFamily | None = None) -> str:
+    """Return a value of a point with its unit, without its key; ``family`` is that of messages that stand together.
 
     >>> value_text("message", 4096), value_text("link.alpha", 5e-6), value_text("devices", 8)
     ('4 KiB', '5 us', '8')
     """
+    if key == "message" and is_number(value):
+        return format_bytes(value, family=family)
     kind = kind_of(key)
     if kind is not None and is_number(value):
         return kind.format(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def named_text(key: str, value: Any) -> str:
-    """Return a value of a point so that it tells what it is.
+def named_text(key: str, value: Any, family: ByteFamily | None = None) -> str:
+    """Return a value of a point so that it tells what it is, with the arguments of ``value_text``.
 
     >>> named_text("message", 4096), named_text("devices", 8), named_text("link.alpha", 5e-6)
     ('message 4 KiB', '8 devices', 'link.alpha 5 us')
     """
     if key in _NOUNS:
         return f"{value_text(key, value)} {_NOUNS[key][value != 1]}"
-    return f"{key} {value_text(key, value)}"
+    return f"{key} {value_text(key, value, family)}"
 
 
-def point_text(point: Mapping[str, Any], keys: Sequence[str] | None = None) -> str:
-    """Return a point as text: those of ``keys`` that it has, or all that it has."""
-    return ", ".join(named_text(key, point[key]) for key in (point if keys is None else keys) if key in point)
+def point_text(point: Mapping[str, Any], family: ByteFamily | None = None) -> str:
+    """Return a point as text, with the arguments of ``value_text``."""
+    return ", ".join(named_text(key, value, family) for key, value in point.items())
 
 
-def family(row: Row, option_key: str | None = None) -> str:
+def family_name(row: Row, option_key: str | None = None) -> str:
     """Return the label of a row, without the option that is swept."""
     name, _, option = (option_key or "").partition(".")
     if name != row["algorithm"] or option not in row["options"]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simcollectives.errors import InputError
-from simcollectives.units import format_bytes
+from simcollectives.units import ByteFamily
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,7 +97,7 @@ def wrapped(text: str, characters: int = TITLE_CHARACTERS) -> str:
     return plain("\n".join(lines))
 
 
-def wrapped_once(text: str, characters: int = LEGEND_CHARACTERS) -> str:
+def wrapped_once(text: str, characters: int) -> str:
     """Return text that is plain already, broken into lines that fit into a legend."""
     return "\n".join(textwrap.wrap(text, characters))
 
@@ -197,37 +197,37 @@ def thinned(ticks: Sequence[float], place: Callable[[float], float], widths: Seq
     return kept
 
 
-def byte_ticks(sizes: Sequence[float]) -> list[float]:
-    """Return evenly spaced round sizes from 0 to the largest, in binary units if all sizes are written in them.
+def byte_ticks(largest: float, family: ByteFamily) -> list[float]:
+    """Return evenly spaced round sizes from 0 to the largest.
 
-    >>> byte_ticks([4 * 2**20])[1] == 2**20, byte_ticks([4e6])[1]
+    >>> byte_ticks(4 * 2**20, "binary")[1] == 2**20, byte_ticks(4e6, "decimal")[1]
     (True, 1000000.0)
     """
-    largest = max(sizes)
-    binary = largest >= 1024 and all("iB" in format_bytes(size) or size < 1024 for size in sizes)
-    scale = 1024.0 ** int(math.log(largest, 1024)) if binary else 1.0
+    scale = 1024.0 ** int(math.log(max(largest, 1.0), 1024)) if family == "binary" else 1.0
     return [tick * scale for tick in even_ticks(0, largest / scale)]
 
 
-def legend_below(figure: "Figure", axes: "Axes", *, inches_per_row: float = 0.2) -> None:
-    """Put the legend of axes below them, in as many columns as fit, and make the figure higher by its rows."""
+def legend_below(figure: "Figure", axes: "Axes") -> None:
+    """Put the legend of axes below them, in as many columns as fit, and make the figure higher by its height."""
     handles, labels = axes.get_legend_handles_labels()
     if not labels:
         return
-    labels = [wrapped_once(label) for label in labels]
-    room = 125  # characters at this size, with some for each line sample
-    longest = max(len(line) for label in labels for line in label.split("\n"))
-    rows = math.ceil(len(labels) / max(1, room // (longest + 6)))
-    lines = rows * max(label.count("\n") + 1 for label in labels)
-    figure.set_figheight(figure.get_figheight() + inches_per_row * lines)
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=math.ceil(len(labels) / rows),
-        fontsize=TEXT_SIZE,
-        frameon=False,
-        labelcolor=INK,
-        columnspacing=1.6,
-        handlelength=2.4,
-    )
+    tries = [(LEGEND_CHARACTERS, rows) for rows in range(1, len(labels) + 1)]
+    tries += [(characters, len(labels)) for characters in range(LEGEND_CHARACTERS - 8, 20, -8)]
+    for characters, rows in tries:
+        legend = figure.legend(
+            handles,
+            [wrapped_once(label, characters) for label in labels],
+            loc="outside lower center",
+            ncols=math.ceil(len(labels) / rows),
+            fontsize=TEXT_SIZE,
+            frameon=False,
+            labelcolor=INK,
+            columnspacing=1.6,
+            handlelength=2.4,
+        )
+        box = legend.get_window_extent()
+        if box.width <= figure.bbox.width or (characters, rows) == tries[-1]:
+            break
+        legend.remove()
+    figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)

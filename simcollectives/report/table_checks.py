@@ -1,10 +1,12 @@
 """Tables of what was checked: expectations, and predictions against measurements."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from rich.text import Text
 
-from simcollectives.report.text import Block, Column, Line, TextTable, caption, heading
+from simcollectives.report.rows import byte_family
+from simcollectives.report.text import Block, Column, TextTable, caption, heading
 from simcollectives.scenario import Check, MeasuredComparison
 from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
 
@@ -22,10 +24,10 @@ def checks_blocks(checks: Sequence[Check]) -> list[Block]:
         Column("found", [text for text, _ in found], right=False, wrap_at=60),
         Column("expected", [text for _, text in found], right=False, wrap_at=60),
     ]
-    lines = [Line("green" if check.passed else "bold red") for check in checks]
+    styles = ["green" if check.passed else "bold red" for check in checks]
     failed = sum(not check.passed for check in checks)
     summary = f"{len(checks) - failed} of {len(checks)} expectations hold" + (f", {failed} failed" if failed else "")
-    return [heading("Expectations"), TextTable(columns, lines, fixed=2), caption(summary)]
+    return [heading("Expectations"), TextTable(columns, styles, fixed=2), caption(summary)]
 
 
 def _found(check: Check) -> tuple[str, str]:
@@ -40,6 +42,7 @@ def _found(check: Check) -> tuple[str, str]:
 def measured_blocks(measured: MeasuredComparison) -> list[Block]:
     """Return how far the predictions are from the measurements, as given and fitted, and every measured point."""
     sweep, fit = measured.sweep, measured.fit
+    show_bytes = partial(format_bytes, family=byte_family(sweep.message_bytes))
     where = ", ".join(text for text in (sweep.gpu, _ranks(sweep.world_size, sweep.nodes)) if text)
     level = next((level.link for level in fit.cluster.levels if level.name == fit.level), None)
     given, fitted_errors = fit.given_errors, fit.errors
@@ -48,14 +51,14 @@ def measured_blocks(measured: MeasuredComparison) -> list[Block]:
             Column("prediction", [f"{measured.label}, as given", f"{measured.label}, fitted"], right=False),
             Column("median error", [format_ratio(one.median, 3) for one in (given, fitted_errors)]),
             Column("largest error", [format_ratio(one.largest, 3) for one in (given, fitted_errors)]),
-            Column("at message", [format_bytes(one.largest_at_bytes) for one in (given, fitted_errors)]),
+            Column("at message", [show_bytes(one.largest_at_bytes) for one in (given, fitted_errors)]),
         ]
     )
     overhead = "" if level is None or level.overhead == 0 else f", overhead {format_seconds(level.overhead)} as given"
     found = f"{fit.level} alpha {format_seconds(fit.alpha)}, bandwidth {format_bandwidth(fit.bandwidth)}{overhead}"
     notes = [
         f"fitted by least squares in relative error: {found}",
-        f"error: |predicted / measured - 1|; {sweep.source}",
+        "; ".join(text for text in ("error: |predicted / measured - 1|", sweep.source) if text),
     ]
     ran = f"measured algorithm: {sweep.algorithm}" if sweep.algorithm else ""
     more = [text for text in (ran, f"caveats: {sweep.caveats}" if sweep.caveats else "") if text]
@@ -63,7 +66,7 @@ def measured_blocks(measured: MeasuredComparison) -> list[Block]:
         heading(f"Measured: {sweep.name}" + (f" ({where})" if where else "")),
         summary,
         Text(""),
-        _points_table(measured),
+        _points_table(measured, show_bytes),
         *map(caption, [*notes, *more]),
     ]
 
@@ -74,7 +77,7 @@ def _ranks(world_size: int | None, nodes: int | None) -> str:
     return f"{world_size} ranks" if nodes in (None, 1) else f"{world_size} ranks on {nodes} nodes"
 
 
-def _points_table(measured: MeasuredComparison) -> TextTable:
+def _points_table(measured: MeasuredComparison, show_bytes: Callable[[float], str]) -> TextTable:
     sweep, fit = measured.sweep, measured.fit
 
     def signed(predicted: Sequence[float]) -> list[str]:
@@ -83,7 +86,7 @@ def _points_table(measured: MeasuredComparison) -> TextTable:
 
     return TextTable(
         [
-            Column("\nmessage", [format_bytes(size) for size in sweep.message_bytes]),
+            Column("\nmessage", [show_bytes(size) for size in sweep.message_bytes]),
             Column("\nmeasured", [format_seconds(time) for time in sweep.seconds]),
             Column("predicted\nas given", [format_seconds(time) for time in fit.given_predicted]),
             Column("\noff by", signed(fit.given_predicted)),

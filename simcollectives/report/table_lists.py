@@ -10,7 +10,7 @@ from rich.text import Text
 from simcollectives.algorithms import ALGORITHMS, Algorithm
 from simcollectives.cluster import FullMesh, Wiring
 from simcollectives.cluster.machines import Machine, list_machines
-from simcollectives.report.text import Column, TextTable, caption, fitted, heading
+from simcollectives.report.text import Column, TextTable, caption, fitted, heading, spaced
 from simcollectives.units import format_bandwidth, format_bytes, format_flops_per_second, format_seconds
 
 _SYMBOLS = (
@@ -50,12 +50,7 @@ def machine_tables(width: int, machines: Sequence[Machine] | None = None) -> lis
     parts = []
     for machine in list_machines() if machines is None else machines:
         parts += [[Text.assemble((machine.name, "bold cyan"), f": {machine.summary}"), *_machine_table(machine, width)]]
-    return [part for block in spaced_blocks(parts) for part in block]
-
-
-def spaced_blocks(blocks: Sequence[list[RenderableType]]) -> list[list[RenderableType]]:
-    """Return the blocks with an empty line before each but the first."""
-    return [block if number == 0 else [Text(""), *block] for number, block in enumerate(blocks)]
+    return spaced(parts)
 
 
 def _machine_table(machine: Machine, width: int) -> list[RenderableType]:

@@ -1,14 +1,23 @@
 """The table of results: times, why they are what they are, and rates."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from rich.text import Text
 
 from simcollectives.report.fastest import same
-from simcollectives.report.rows import Row, common_text, is_option, labels_of, named_text, value_text
-from simcollectives.report.text import NOTHING, Block, Column, Line, TextTable, caption, heading, with_unit
+from simcollectives.report.rows import (
+    Row,
+    byte_family,
+    common_text,
+    is_option,
+    labels_of,
+    message_family,
+    named_text,
+    value_text,
+)
+from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading, with_unit
 from simcollectives.units import format_bandwidth, format_bytes, format_seconds
 
 MAX_DETAILED_ROWS = 40
@@ -54,55 +63,47 @@ def _details(points: Mapping[Point, Sequence[Row]]) -> list[Block]:
     ordered = [row for some in points.values() for row in some]
     one_each = all(len(some) == 1 for some in points.values())
     if len(labels_of(ordered)) == 1 and one_each and varying:
-        names = _point_columns(points, varying)
+        names = _point_columns(list(points), varying)
         only = labels_of(ordered)[0]
         table = TextTable([*names, *_columns(ordered, [[row] for row in ordered])], fixed=len(names))
         return [caption(only), table]
-    texts: list[str] = []
-    lines: list[Line] = []
-    cells: list[Row | None] = []
+    family = message_family(ordered)
+    headings: dict[int, str] = {}
     groups: list[Sequence[Row]] = []
     for point, some in points.items():
-        if len(points) > 1:
-            texts.append(", ".join(named_text(key, value) for key, value in point if key in varying) or "as given")
-            lines.append(Line("bold", section=True))
-            cells.append(None)
-            groups.append(some)
-        for row in some:
-            texts.append(f"  {row['label']}" if len(points) > 1 else str(row["label"]))
-            lines.append(Line())
-            cells.append(row)
-            groups.append(some)
-    first = Column("algorithm", texts, right=False, wrap_at=LABEL_WIDTH)
-    return [TextTable([first, *_columns(cells, groups)], lines)]
+        named = [named_text(key, value, family) for key, value in point if key in varying]
+        headings[len(groups)] = ", ".join(named) or "as given"
+        groups += [some] * len(some)
+    several = len(points) > 1
+    labels = [f"  {row['label']}" if several else str(row["label"]) for row in ordered]
+    first = Column("algorithm", labels, right=False, wrap_at=LABEL_WIDTH)
+    return [TextTable([first, *_columns(ordered, groups)], headings=headings if several else {})]
 
 
-def _columns(rows: Sequence[Row | None], groups: Sequence[Sequence[Row]]) -> list[Column]:
-    """The columns after the label; None stands for a row that only names a point."""
-    present = [row for row in rows if row is not None]
-
-    def texts(of: Any) -> list[str]:
-        return ["" if row is None else of(row) for row in rows]
-
+def _columns(rows: Sequence[Row], groups: Sequence[Sequence[Row]]) -> list[Column]:
+    """The columns after the label; a group holds the rows at the point of a row."""
     best = [min(float(row["seconds"]) for row in group) for group in groups]
-    against = ["" if row is None else _times_text(row["seconds"], least) for row, least in zip(rows, best, strict=True)]
-    columns = [with_unit("time", texts(lambda row: format_seconds(row["seconds"])))]
-    if any(row.get("seeds") is not None for row in present):
+    columns = [with_unit("time", [format_seconds(row["seconds"]) for row in rows])]
+    if any(row.get("seeds") is not None for row in rows):
         for name in ("p95", "p99"):
-            columns.append(with_unit(name, texts(partial(_seconds_text, f"seconds_{name}"))))
+            columns.append(with_unit(name, [_seconds_text(f"seconds_{name}", row) for row in rows]))
     if any(len(group) > 1 for group in groups):
+        against = [_times_text(row["seconds"], least) for row, least in zip(rows, best, strict=True)]
         columns.append(Column("times\nfastest", against))
     for part in ("latency", "bandwidth", "reduction"):
-        if part != "reduction" or any(row["reduction_seconds"] > 0 for row in present):
-            columns.append(Column(f"{part}\n(%)", texts(partial(_share_text, f"{part}_seconds"))))
+        if part != "reduction" or any(row["reduction_seconds"] > 0 for row in rows):
+            columns.append(Column(f"{part}\n(%)", [_share_text(f"{part}_seconds", row) for row in rows]))
+    family = byte_family({row["bytes_sent_max"] for row in rows})
     columns += [
-        Column("limited by", texts(lambda row: str(row["bottleneck"])), right=False),
-        Column("times\nbound", texts(lambda row: _times_text(row["seconds"], row["lower_bound_seconds"]))),
-        Column("rounds", texts(lambda row: str(row["rounds"]))),
-        with_unit("most\nsent", texts(lambda row: format_bytes(row["bytes_sent_max"]))),
-        with_unit("algbw", texts(lambda row: _rate_text(row["algbw"]))),
-        with_unit("busbw", texts(lambda row: _rate_text(row["busbw"]))),
+        Column("limited by", [str(row["bottleneck"]) for row in rows], right=False),
+        Column("times\nbound", [_times_text(row["seconds"], row["lower_bound_seconds"]) for row in rows]),
+        Column("rounds", [str(row["rounds"]) for row in rows]),
+        with_unit("most\nsent", [format_bytes(row["bytes_sent_max"], family=family) for row in rows]),
+        with_unit("algbw", [_rate_text(row["algbw"]) for row in rows]),
+        with_unit("busbw", [_rate_text(row["busbw"]) for row in rows]),
     ]
+    if len({(row["label"], row["engine"]) for row in rows}) > len(labels_of(rows)):  # else the caption tells
+        columns.append(Column("engine", [str(row["engine"]) for row in rows], right=False))
     return columns
 
 
@@ -138,10 +139,12 @@ def _varying(points: Mapping[Point, Sequence[Row]]) -> list[str]:
     return [key for key in keys if len({dict(point).get(key) for point in points}) > 1]
 
 
-def _point_columns(points: Mapping[Point, Sequence[Row]], varying: Sequence[str]) -> list[Column]:
+def _point_columns(points: Sequence[Point], varying: Sequence[str]) -> list[Column]:
     columns = []
     for key in varying:
-        cells = [value_text(key, dict(point)[key]) if key in dict(point) else NOTHING for point in points]
+        values = [dict(point).get(key) for point in points]
+        family = byte_family(value for value in values if value is not None) if key == "message" else None
+        cells = [NOTHING if value is None else value_text(key, value, family) for value in values]
         columns.append(with_unit(key, cells))
     return columns
 
@@ -157,7 +160,7 @@ def _times(points: Mapping[Point, Sequence[Row]], varying: Sequence[str]) -> lis
         shown = {point: some for number, (point, some) in enumerate(points.items()) if number in kept}
         notes.append(f"{len(shown)} of {len(points)} points, evenly chosen; all are in rows.csv (-o DIR) and in --json")
     keys = [key for key in varying if any(key in dict(point) for point in points)]
-    names = _point_columns(shown, keys)
+    names = _point_columns(list(shown), keys)
     columns = []
     for label in labels_of(rows):
         cells = []
@@ -184,10 +187,9 @@ def captions(rows: Sequence[Row]) -> list[str]:
     seeds = max((row["seeds"] for row in rows if row.get("seeds") is not None), default=None)
     if seeds is not None:
         found.append(f"time: the median run of {_count(seeds, 'seed')}; p95, p99: percentiles, by nearest rank")
-    engines = list(dict.fromkeys(str(row["engine"]) for row in rows))
-    exact = [row for row in rows if row["closed_form_seconds"] is not None]
+    exact = [row for row in rows if row["closed_form_seconds"] is not None and row["engine"] != "closed_form"]
     equal = sum(same(row["seconds"], row["closed_form_seconds"]) for row in exact)
-    engine = f"engine: {', '.join(engines)}"
+    engine = f"engine: {_engines_text(rows)}"
     if exact:
         engine += (
             f"; equal to the closed form in {equal} of the {_count(len(exact), 'row')} that {_has(len(exact))} one"
@@ -204,6 +206,19 @@ def captions(rows: Sequence[Row]) -> list[str]:
         )
         found.append(f"verified: {some} (auto executes up to 64 ranks and 1 MiB; verify: always executes all)")
     return found
+
+
+def _engines_text(rows: Sequence[Row]) -> str:
+    """The engine; or each engine with the algorithms that it ran, and in how many of their rows if not in all."""
+    ran = Counter((str(row["engine"]), str(row["label"])) for row in rows)
+    of_label = Counter(str(row["label"]) for row in rows)
+    by_engine: dict[str, list[str]] = {}
+    for (engine, label), number in ran.items():
+        part = "" if number == of_label[label] else f" in {number} of {of_label[label]} rows"
+        by_engine.setdefault(engine, []).append(label + part)
+    if len(by_engine) == 1:
+        return next(iter(by_engine))
+    return ", ".join(f"{engine} ({', '.join(labels)})" for engine, labels in by_engine.items())
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,10 +1,11 @@
 """Tables as text: columns that say their unit once, tables that fit a width, printing without cutting anything."""
 
+import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import IO
+from typing import IO, TypeVar
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -23,6 +24,8 @@ _NUMBER_WITH_UNIT = re.compile(
 _ZERO = re.compile(r"0 [A-Za-z/]+")
 
 NOTHING = "-"
+Part = TypeVar("Part")
+_GONE = "the reader of the output has gone"
 
 
 @dataclass(frozen=True)
@@ -37,20 +40,23 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Line:
-    """How one row looks: ``section`` draws a line before it."""
-
-    style: str = ""
-    section: bool = False
-
-
-@dataclass(frozen=True)
 class TextTable:
-    """Columns of equal length; the first ``fixed`` ones are repeated where the table is broken into parts."""
+    """Columns of equal length; the first ``fixed`` ones are repeated where the table is broken into parts.
+
+    ``styles`` has one entry a row, or none at all; ``headings`` stand over the rows with these numbers, as wide
+    as the table.
+    """
 
     columns: Sequence[Column]
-    lines: Sequence[Line] = field(default_factory=tuple)
+    styles: Sequence[str] = ()
     fixed: int = 1
+    headings: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[tuple[tuple[str, ...], str]]:
+        """The cells of each row, and its style."""
+        cells = list(zip(*(column.cells for column in self.columns), strict=True))
+        return list(zip(cells, self.styles or [""] * len(cells), strict=True))
 
 
 Block = Text | TextTable
@@ -87,8 +93,7 @@ def rendered(blocks: Iterable[Block], width: int) -> list[RenderableType]:
 def fitted(table: TextTable, width: int) -> list[RenderableType]:
     """Return a table that is no wider than ``width``: long texts are folded, or columns go below one another."""
     tries = [_parts(table, width, fold) for fold in range(_MOST_FOLD, _LEAST_FOLD - 1, -2)]
-    parts = min(tries, key=len)
-    return spaced(_rich_table(part, table.lines) for part in parts)
+    return spaced(_rich_tables(replace(table, columns=part)) for part in min(tries, key=len))
 
 
 def _parts(table: TextTable, width: int, fold: int) -> list[list[Column]]:
@@ -113,9 +118,27 @@ def _width(column: Column) -> int:
     return max(header, cells if column.wrap_at is None else min(cells, column.wrap_at))
 
 
-def _rich_table(columns: Sequence[Column], lines: Sequence[Line]) -> Table:
+def _rich_tables(table: TextTable) -> list[RenderableType]:
+    """The table; or its head, and after it each heading with its rows, an empty line between them."""
+    starts = sorted({0, *table.headings})
+    if not table.headings:
+        return [_rich_table(table.columns, table.rows)]
+    groups: list[list[RenderableType]] = []
+    for start, end in itertools.pairwise([*starts, len(table.rows)]):
+        name = [heading(table.headings[start])] if start in table.headings else []
+        groups.append([*name, _rich_table(table.columns, table.rows[start:end], head=False)])
+    return [_rich_table(table.columns, ()), *spaced(groups)]
+
+
+def _rich_table(columns: Sequence[Column], rows: Sequence[tuple[Sequence[str], str]], *, head: bool = True) -> Table:
+    """These rows, in columns as wide as all cells of ``columns`` need."""
     table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, _GAP - 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold"
+        box=box.SIMPLE_HEAD,
+        padding=(0, _GAP - 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+        show_header=head,
+        header_style="bold",
     )
     for column in columns:
         table.add_column(
@@ -128,12 +151,8 @@ def _rich_table(columns: Sequence[Column], lines: Sequence[Line]) -> Table:
             min_width=_width(column),
             max_width=column.wrap_at,
         )
-    rows = zip(*(column.cells for column in columns), strict=True)
-    for number, cells in enumerate(rows):
-        line = lines[number] if number < len(lines) else Line()
-        if line.section and number:
-            table.add_section()
-        table.add_row(*(Text(cell) for cell in cells), style=line.style or None)
+    for cells, style in rows:
+        table.add_row(*(Text(cell) for cell in cells), style=style or None)
     return table
 
 
@@ -147,24 +166,44 @@ def caption(text: str) -> Text:
     return Text(text, style="dim")
 
 
-def spaced(parts: Iterable[RenderableType]) -> list[RenderableType]:
-    """Return the parts with an empty line between them."""
-    found: list[RenderableType] = []
-    for part in parts:
-        found += [Text(""), part] if found else [part]
+def spaced(blocks: Iterable[Sequence[Part]]) -> list[Part | Text]:
+    """Return the parts of all blocks, with an empty line between the blocks."""
+    found: list[Part | Text] = []
+    for block in blocks:
+        found += [Text(""), *block] if found else block
     return found
+
+
+class _Console(Console):
+    """A console that leaves it to its caller what happens when the reader (head, less) has gone."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise BrokenPipeError; rich itself would exit with 1."""
+        raise BrokenPipeError(_GONE)
 
 
 def make_console(stream: IO[str], width: int | None = None) -> Console:
     """Return a console for a stream: plain text, wide enough for tables, where the stream is no terminal."""
-    console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False, force_jupyter=False)
+    console = _Console(file=stream, width=width, highlight=False, markup=False, emoji=False, force_jupyter=False)
     if width is None and not console.is_terminal:
         console.width = PLAIN_WIDTH
     return console
 
 
 def show(renderables: Iterable[RenderableType], stream: IO[str], width: int | None = None) -> None:
-    """Print tables and texts. What is wider than the terminal is not cut but runs on."""
+    """Print tables and texts. What is wider than the terminal is not cut but runs on.
+
+    Raises:
+        BrokenPipeError: the reader of the stream has gone. It has no error number: typer would exit with 1 at EPIPE.
+    """
+    try:
+        _show(renderables, stream, width)
+        stream.flush()
+    except BrokenPipeError as error:
+        raise BrokenPipeError(_GONE) from error
+
+
+def _show(renderables: Iterable[RenderableType], stream: IO[str], width: int | None) -> None:
     console = make_console(stream, width)
     own = console.width
     for renderable in renderables:
@@ -199,9 +238,11 @@ def _html_text(text: Text) -> str:
 def _html_table(table: TextTable) -> str:
     head = "".join(f"<th>{_html_cell(column.header)}</th>" for column in table.columns)
     body = []
-    for number, cells in enumerate(zip(*(column.cells for column in table.columns), strict=True)):
-        line = table.lines[number] if number < len(table.lines) else Line()
-        tag = "th" if "bold" in line.style else "td"
+    for number, (cells, style) in enumerate(table.rows):
+        if number in table.headings:
+            spanning = f'colspan="{len(table.columns)}" style="text-align: left"'
+            body.append(f"<tr><th {spanning}>{_html_cell(table.headings[number])}</th></tr>")
+        tag = "th" if "bold" in style else "td"
         aligned = [
             f'<{tag} style="text-align: {"right" if column.right else "left"}">{_html_cell(cell)}</{tag}>'
             for column, cell in zip(table.columns, cells, strict=True)

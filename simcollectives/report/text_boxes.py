@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
     from matplotlib.text import Text
     from matplotlib.transforms import BboxBase
 
@@ -14,12 +15,16 @@ _TOLERANCE_PX = 0.5
 def text_overlaps(figure: "Figure") -> list[tuple[str, str]]:
     """Return the pairs of visible texts whose boxes overlap; the second is ``EDGE`` for a text that is cut off.
 
-    Draws the figure. Boxes are upright rectangles in pixels; touching is allowed.
+    A legend is cut off where a text or a line sample of it is; it is named after its first text. Draws the figure.
+    Boxes are upright rectangles in pixels; touching is allowed.
     """
     figure.draw_without_rendering()
     boxes = [(text.get_text(), text.get_window_extent()) for text in _visible_texts(figure)]
     edges = figure.bbox
-    found = [(name, EDGE) for name, box in boxes if not _inside(box, edges)]
+    legends = [
+        (f"legend: {legend.get_texts()[0].get_text()}", legend.get_window_extent()) for legend in _legends(figure)
+    ]
+    found = [(name, EDGE) for name, box in [*boxes, *legends] if not _inside(box, edges)]
     for number, (name, box) in enumerate(boxes):
         found += [(name, other) for other, its in boxes[number + 1 :] if _overlap(box, its)]
     return found
@@ -34,6 +39,13 @@ def _overlap(first: "BboxBase", second: "BboxBase") -> bool:
 def _inside(box: "BboxBase", edges: "BboxBase") -> bool:
     low = box.x0 >= edges.x0 - _TOLERANCE_PX and box.y0 >= edges.y0 - _TOLERANCE_PX
     return bool(low and box.x1 <= edges.x1 + _TOLERANCE_PX and box.y1 <= edges.y1 + _TOLERANCE_PX)
+
+
+def _legends(figure: "Figure") -> list["Legend"]:
+    from matplotlib.legend import Legend
+
+    legends: list[Any] = figure.findobj(Legend)
+    return [legend for legend in legends if legend.get_visible() and legend.get_texts()]
 
 
 def _visible_texts(figure: "Figure") -> list["Text"]:
