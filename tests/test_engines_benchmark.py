@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -52,3 +53,11 @@ def test_the_script_prints_its_figures(
     assert "ring of 8 ranks, 112 messages" in text
     assert "ratio" in text
     assert "512" in text
+
+
+@pytest.mark.benchmark
+def test_the_table_of_engines_is_printed(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT.with_name("engines.py")), "--repeats", "1", "--largest", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "times that" in done.stdout
+    assert "and why, on" in done.stdout
