@@ -20,7 +20,7 @@ import numpy as np
 from simcollectives.algorithms import direct
 from simcollectives.algorithms.types import Algorithm, Cost, LogGPCosts, Option, Options, Placement, Split, joined
 from simcollectives.schedule.partition import Layout
-from simcollectives.schedule.types import Schedule, make_round, single
+from simcollectives.schedule.types import Phase, Round, Schedule, make_round
 
 CO_LOCATED = "co_located"
 MAX_SERVERS = 1 << 16
@@ -47,14 +47,19 @@ def schedule(placement: Placement, options: Options) -> Schedule:
         return Schedule("all_reduce", 1, 1, ((),))
     if servers == CO_LOCATED:
         return Schedule("all_reduce", n, n, (direct.all_reduce_phases(n),))
-    worker = np.repeat(np.arange(n, dtype=np.int64), servers)
-    chunk = (worker + np.tile(np.arange(servers, dtype=np.int64), n)) % servers
-    push = make_round(worker, n + chunk, first=chunk, reduce=True)
-    # Every server starts at another worker, and at another than its neighbours.
-    server = np.repeat(np.arange(servers, dtype=np.int64), n)
-    pull = make_round(n + server, (server + np.tile(np.arange(n, dtype=np.int64), servers)) % n, first=server)
+
+    def push(_step: int) -> Round:
+        worker = np.repeat(np.arange(n, dtype=np.int64), servers)
+        chunk = (worker + np.tile(np.arange(servers, dtype=np.int64), n)) % servers
+        return make_round(worker, n + chunk, first=chunk, reduce=True)
+
+    def pull(_step: int) -> Round:
+        # Every server starts at another worker, and at another than its neighbours.
+        server = np.repeat(np.arange(servers, dtype=np.int64), n)
+        return make_round(n + server, (server + np.tile(np.arange(n, dtype=np.int64), servers)) % n, first=server)
+
     ports = max(n, servers)
-    return Schedule("all_reduce", n, servers, ((single(push, ports), single(pull, ports)),), servers=servers)
+    return Schedule("all_reduce", n, servers, ((Phase(1, push, ports), Phase(1, pull, ports)),), servers=servers)
 
 
 def cost(n: int, layout: Layout, options: Options) -> Cost | None:

@@ -33,7 +33,7 @@ MAX_DEVICES = 1 << 24
 class Cluster:
     """Devices on nodes, the links between them, and which device each rank sits on.
 
-    Make one with ``Cluster.flat``, ``Cluster.two_level`` or ``Cluster.machine``.
+    Make one with ``flat``, ``two_level``, ``layered``, ``full_mesh``, ``torus`` or ``machine``.
     """
 
     nodes: int

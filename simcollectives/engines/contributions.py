@@ -1,4 +1,4 @@
-"""The lecture's trace: which ranks' contributions each chunk holds after each round."""
+"""The trace of CMU 15-779, lecture 12: which ranks' contributions each chunk holds after each round."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def counted(job: Job) -> list[State]:
 
 
 def contributions(collective: str, algorithm: str, cluster: Cluster, options: Mapping[str, Any] | None = None) -> str:
-    """Print the trace as text: a table of devices by chunks before the first and after every round.
+    """Return the trace as text: a table of devices by chunks before the first and after every round.
 
     A cell lists the ranks whose data the chunk holds ("0+1+2"; "2x1" where rank 1 was added twice), "all" where all of
     more than four are in it once, and "-" where the device has no such chunk.

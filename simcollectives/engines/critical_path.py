@@ -54,7 +54,7 @@ class _Path:
 
 def critical_path(job: Job, segments: list[Segment], clock: FloatArray | None, seconds: float) -> Parts:
     """Split ``seconds`` into parts along a critical path that ends at the last rank of ``clock``."""
-    names = tuple(level.name for level in job.network.levels)
+    names = tuple(level.name for level in job.full_cluster.levels)
     path = _Path(len(names))
     rank = 0 if clock is None else int(np.argmax(clock))
     stationary = _stationary(job, seconds) if clock is not None else None
@@ -83,7 +83,7 @@ def _stationary(job: Job, seconds: float) -> _Path | None:
     slowest = int(np.argmax(total))
     if abs(float(np.max(total)) - seconds) > 1e-12 * seconds:
         return None
-    path = _Path(len(job.network.levels))
+    path = _Path(len(job.full_cluster.levels))
     for timed, steps in rounds:
         path.add(timed, slowest, steps)
         path.add_reduction(timed, slowest, steps)

@@ -78,10 +78,10 @@ class _Play:
 
     def __init__(self, job: Job, record: bool) -> None:
         self.job = job
-        self.cluster, self.network = job.network, job.network.network
+        self.cluster, self.network = job.full_cluster, job.full_cluster.network
         self.env = simpy.Environment()
         self.flows = FairNetwork(self.env, self.network.capacity, self._flow_done)
-        self.sent = np.zeros((len(job.network.levels), job.schedule.devices), dtype=np.int64)
+        self.sent = np.zeros((len(job.full_cluster.levels), job.schedule.devices), dtype=np.int64)
         channels = job.schedule.channels
         self.rounds = [sum(phase.steps for phase in channel) for channel in channels]
         self.streams: list[Iterator[Round]] = [job.schedule.rounds_of(c) for c in range(len(channels))]

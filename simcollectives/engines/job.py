@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from simcollectives.algorithms.table import check_fits, find_algorithm, label, placement_of
-from simcollectives.algorithms.types import Algorithm, Cost, LevelCost, Options, resolve_options
+from simcollectives.algorithms.types import Algorithm, LevelCost, Options, resolve_options
 from simcollectives.cluster.types import Cluster
 from simcollectives.engines.conditions import IDEAL, Conditions
 from simcollectives.errors import InputError, Problem, show_value
@@ -23,12 +23,12 @@ MAX_ROUND_MESSAGES = 30_000_000
 
 @dataclass(frozen=True)
 class Job:
-    """One collective on one cluster. ``network`` is the cluster with the dedicated servers that the schedule needs."""
+    """One collective on one cluster. ``full_cluster`` has the dedicated servers that the schedule needs, too."""
 
     algorithm: Algorithm
     options: Options
     cluster: Cluster
-    network: Cluster
+    full_cluster: Cluster
     schedule: Schedule
     layout: Layout
     dtype: str
@@ -64,15 +64,13 @@ class Job:
     @property
     def messages_at_most(self) -> int:
         """An upper bound on the number of messages, known before any is made."""
-        known = self.algorithm.cost(self.cluster.world_size, self.layout, self.options)
-        cost = known or Cost(2, 2 * self.schedule.devices)
-        return cost.messages * self.schedule.devices
+        return self.schedule.rounds * self.schedule.messages_at_once
 
     @property
     def lower_bound_seconds(self) -> float:
         """The larger of the latency and the bandwidth bound, on the cluster without what is drawn at random."""
         cluster, collective = self.cluster, self.algorithm.collective
-        quickest = min(1.0, *(change.alpha for change in cluster.changes), 1.0)
+        quickest = min([1.0, *(change.alpha for change in cluster.changes)])
         alpha = quickest * min(level.link.alpha for level in cluster.levels)
         latency = latency_lower_bound(cluster.world_size, alpha)
         # Only an all-reduce may spare a slow device by sending more from the others.
@@ -114,15 +112,11 @@ def make_job(
         raise InputError(
             [Problem("message", f"{n} ranks of {format_bytes(message_bytes)} are more than can be counted")]
         )
-    # Only the direct and naive rounds grow as N^2: their arrays must fit before they are made.
-    probe = Layout(elements, n)
-    cost = found.cost(n, probe, resolved)
-    if cost and cost.rounds and cost.messages // cost.rounds * n > MAX_ROUND_MESSAGES:
-        rule = f"more than the {MAX_ROUND_MESSAGES:,} that one round may have; take fewer devices or another algorithm"
-        raise InputError(
-            [Problem("", f"{label(found, resolved)} on {n} ranks sends {n * (n - 1):,} messages at once, {rule}")]
-        )
     schedule = found.schedule(placement_of(cluster), resolved)
+    if schedule.messages_at_once > MAX_ROUND_MESSAGES:
+        what = f"{label(found, resolved)} on {n} ranks sends up to {schedule.messages_at_once:,} messages at once"
+        rule = f"more than the {MAX_ROUND_MESSAGES:,} that one round may have; take fewer devices or another algorithm"
+        raise InputError([Problem("", f"{what}, {rule}")])
     layout = Layout(elements, schedule.chunks, period=n if collective == "all_to_all" else 0)
     return Job(found, resolved, cluster, cluster.with_servers(schedule.servers), schedule, layout, dtype, conditions)
 
@@ -178,9 +172,9 @@ def messages_of(job: Job, round_: Round) -> Messages:
 
 def count_bytes_sent(job: Job) -> IntArray:
     """Bytes sent [level, device], by walking the schedule."""
-    sent = np.zeros((len(job.network.levels), job.schedule.devices), dtype=np.int64)
+    sent = np.zeros((len(job.full_cluster.levels), job.schedule.devices), dtype=np.int64)
     for channel in range(len(job.schedule.channels)):
         for round_ in job.schedule.rounds_of(channel):
-            level = job.network.network.levels_crossed(round_.src, round_.dst)
+            level = job.full_cluster.network.levels_crossed(round_.src, round_.dst)
             np.add.at(sent, (level, round_.src), job.layout.row_elements(round_) * job.itemsize)
     return sent

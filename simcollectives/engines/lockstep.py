@@ -1,4 +1,4 @@
-"""The lectures' model: rounds are global barriers.
+"""The textbook's model (CMU 15-779, lecture 12): rounds are global barriers.
 
 A round lasts its largest alpha, plus its busiest resource, plus gamma times the most bytes reduced by one rank.
 Concurrent channels share each round.
@@ -14,8 +14,8 @@ from simcollectives.schedule.types import IntArray, Round
 
 def lockstep(job: Job) -> tuple[Parts, IntArray]:
     """Return the parts of the time and the bytes sent [level, device]."""
-    network = job.network.network
-    names = tuple(level.name for level in job.network.levels)
+    network = job.full_cluster.network
+    names = tuple(level.name for level in job.full_cluster.levels)
     latency, bandwidth, reduction = [0.0] * len(names), [0.0] * len(names), 0.0
     sent = np.zeros((len(names), job.schedule.devices), dtype=np.int64)
     if job.schedule.rounds:
@@ -52,7 +52,7 @@ def _joined(job: Job, number: int, rounds: list[tuple[int, Round]]) -> tuple[Mes
         messages = messages_of(job, round_)
         ends = (channel, number, messages.src, messages.dst)
         parts.append(messages)
-        alphas.append(drawn_alpha(job, *ends, job.network.routes(messages.src, messages.dst).alpha))
+        alphas.append(drawn_alpha(job, *ends, job.full_cluster.routes(messages.src, messages.dst).alpha))
         flows.append(flow_bytes(job, *ends, messages.bytes))
         reduced = reduction_seconds(job, channel, number, messages.dst, messages.reduced_bytes)
         reduction = max(reduction, 0.0 if reduced is None else float(reduced.max()))

@@ -24,7 +24,7 @@ def flow_bytes(job: Job, channel: int, number: int, src: IntArray, dst: IntArray
 
 def reduction_seconds(job: Job, channel: int, number: int, dst: IntArray, reduced_bytes: IntArray) -> FloatArray | None:
     """[device]: seconds of reduction after a round; None where nobody pays for any."""
-    gamma = job.network.gamma_of_rank
+    gamma = job.full_cluster.gamma_of_rank
     if len(dst) == 0 or not gamma.any():
         return None
     seconds = gamma * np.bincount(dst, reduced_bytes, len(gamma))

@@ -197,15 +197,13 @@ def _check_size(job: Job, chosen: str, time: TimeModel) -> None:
     variant = not isinstance(time, Default)
     limits = {**MAX_MESSAGES, "event": MAX_VARIANT_MESSAGES[time.name]} if variant else MAX_MESSAGES
     messages = job.messages_at_most
-    at_once = (
-        max((phase.ports for phases in job.schedule.channels for phase in phases), default=0) * job.schedule.devices
-    )
+    at_once = job.schedule.messages_at_once
     too_many = f"sends up to {messages:,} messages, too many for {chosen}" if messages > limits[chosen] else None
     if chosen == "event" and at_once > MAX_EVENT_ROUND:
         too_many = f"sends up to {at_once:,} messages in one round, more than event holds in memory"
     if too_many is None:
         return
-    able = _VARIANT_ENGINES if variant else ENGINES
+    able = [name for name in (_VARIANT_ENGINES if variant else ENGINES) if name != "vectorized" or not refusal(job)]
     others = " or ".join(n for n, limit in limits.items() if limit >= messages and n != chosen and n in able)
     remedy = f"use engine {others}" if others else "take fewer devices"
     raise InputError([Problem("engine", f"{job.label} {too_many}; {remedy}")])

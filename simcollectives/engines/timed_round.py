@@ -33,7 +33,7 @@ def timed_round(job: Job, phase: Phase, step: int, number: int) -> TimedRound:
     """Time the messages of a step, round ``number`` of all, in which no rank sends or receives more than one."""
     round_ = phase.round_at(step)
     src, dst, message_bytes, reduced_bytes = _messages(job, round_)
-    level, alpha, overhead, bandwidth = job.network.network.links(src, dst)
+    level, alpha, overhead, bandwidth = job.full_cluster.network.links(src, dst)
     latency = drawn_alpha(job, 0, number, src, dst, alpha) + overhead
     flowing = flow_bytes(job, 0, number, src, dst, message_bytes)
     reduction = reduction_seconds(job, 0, number, dst, reduced_bytes) if round_.reduce.any() else None
@@ -87,11 +87,11 @@ class RingPhase:
         self._ranks = len(first.src)
         self._first = first
         self._even = job.layout.even
-        self._bandwidth = job.network.network.links(first.src, first.dst)[3]
-        self._same_links = job.network.uniform_link is not None
+        self._bandwidth = job.full_cluster.network.links(first.src, first.dst)[3]
+        self._same_links = job.full_cluster.uniform_link is not None
         reduces = first.reduction is not None
         # By edge: the gamma of its receiver.
-        self._gamma = job.network.gamma_of_rank[first.dst] if reduces else None
+        self._gamma = job.full_cluster.gamma_of_rank[first.dst] if reduces else None
         # Any rotation of the ring's edges, with the one before the first, is a slice of three turns.
         self._bytes = np.tile(first.bytes.astype(np.float64), 3)
         self._latency = np.tile(first.latency, 3)[self._ranks - 1 : 2 * self._ranks]

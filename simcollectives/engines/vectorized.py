@@ -26,7 +26,7 @@ def refusal(job: Job) -> str | None:
     channels = job.schedule.channels
     if len(channels) != 1:
         return "several channels meet on the ports"
-    if not job.network.network.owned.all():
+    if not job.full_cluster.network.owned.all():
         return "messages of several devices share resources"
     phases = channels[0]
     shared = [index for index, phase in enumerate(phases) if phase.ports > 1]
@@ -37,7 +37,7 @@ def refusal(job: Job) -> str | None:
         return f"{what} while ranks or messages differ"
     if not job.layout.even:
         return f"{what} and chunks are uneven"
-    if not job.network.network.plain:
+    if not job.full_cluster.network.plain:
         return f"{what} and links differ"
     if not job.conditions.ideal:
         return f"{what} and ranks differ"
@@ -48,7 +48,7 @@ def refusal(job: Job) -> str | None:
 
 def _level_of(job: Job, phase: Phase) -> int | None:
     """The level that all messages of all rounds of a phase use, or None where there are several."""
-    network = job.network
+    network = job.full_cluster
     if len(network.levels) == 1:
         return 0
     if phase.ports >= network.gpus_per_node:
@@ -69,13 +69,13 @@ class _Walk:
         self.job, self.skip = job, skip
         self.gamma = job.cluster.device.reduction_seconds_per_byte
         ideal = job.conditions.ideal or job.schedule.rounds == 0
-        self.uniform = job.layout.even and job.network.network.plain and ideal
+        self.uniform = job.layout.even and job.full_cluster.network.plain and ideal
         self.devices = job.schedule.devices
         self.seconds = 0.0
         self.rounds = 0
         self.clock: FloatArray | None = None if ideal else job.conditions.starts(self.devices)
         self.segments: list[Segment] = []
-        self.sent: IntArray = np.zeros((len(job.network.levels), self.devices), dtype=np.int64)
+        self.sent: IntArray = np.zeros((len(job.full_cluster.levels), self.devices), dtype=np.int64)
         self.spacing = isqrt(job.schedule.rounds) + 1
 
     def run(self) -> float:
@@ -99,7 +99,7 @@ class _Walk:
 
     def _uniform_phase(self, phase: Phase, regular: Regular, level: int) -> None:
         """All ranks enter and leave each round together: one clock stands for all."""
-        link, k, now = self.job.network.levels[level].link, regular.messages, self.seconds
+        link, k, now = self.job.full_cluster.levels[level].link, regular.messages, self.seconds
         chunk_bytes = self.job.layout.floor * self.job.itemsize
         latency = link.alpha + link.overhead
         chunks_sent = 0

@@ -1,5 +1,6 @@
 """The sections ``measured:``, ``timeline:`` and ``contributions:``."""
 
+import math
 from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -8,7 +9,7 @@ from simcollectives.cluster import Cluster
 from simcollectives.engines import DEFAULT, DTYPES, IDEAL, check_engine, closed_form, make_job
 from simcollectives.engines.contributions import MAX_RANKS
 from simcollectives.errors import InputError, show_value
-from simcollectives.measured import SHIPPED, MeasuredSweep, load_sweep
+from simcollectives.measured import SHIPPED, MeasuredSweep, load_sweep, restrict
 from simcollectives.measured.fit import MIN_POINTS
 from simcollectives.scenario.build import build_cluster, message_at, options_at
 from simcollectives.scenario.context import MAX_OF_A_KIND, Context
@@ -139,15 +140,12 @@ def _sweep(context: Context, path: Path, model: MeasuredModel) -> MeasuredSweep 
         for problem in error.problems[:MAX_OF_A_KIND]:
             context.add(here, f"{source}{problem}")
         return None
-    low, high = model.min or 0, model.max if model.max is not None else sweep.message_bytes[-1]
-    kept = [pair for pair in zip(sweep.message_bytes, sweep.seconds, strict=True) if low <= pair[0] <= high]
-    if len(kept) < MIN_POINTS:
-        sizes = f"{format_bytes(sweep.message_bytes[0])} to {format_bytes(sweep.message_bytes[-1])}"
-        context.add(
-            path, f"{len(kept)} measured points are left; a fit needs {MIN_POINTS} of {sizes}: widen min and max"
-        )
+    sizes = f"{format_bytes(sweep.message_bytes[0])} to {format_bytes(sweep.message_bytes[-1])}"
+    left = sum((model.min or 0) <= size <= (model.max or math.inf) for size in sweep.message_bytes)
+    if left < MIN_POINTS:
+        context.add(path, f"{left} measured points are left; a fit needs {MIN_POINTS} of {sizes}: widen min and max")
         return None
-    return replace(sweep, message_bytes=tuple(size for size, _ in kept), seconds=tuple(time for _, time in kept))
+    return restrict(sweep, model.min, model.max)
 
 
 def _fitted(

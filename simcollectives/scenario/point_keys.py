@@ -56,7 +56,7 @@ class KeyTable:
         name = owner(key)
         names = list(dict.fromkeys(entry.name for entry in self.collective.algorithms))
         if name not in names:
-            if name in (other for known in POINT_KEYS if "." in (other := known)):
+            if name in {owner(known) for known in POINT_KEYS if "." in known}:
                 raise InputError(unknown_key(key, self.known))
             raise InputError(f"{show_value(name)} is no algorithm of this scenario; it has: {listing(names)}")
         options = {option.name: option for option in find_algorithm(self.collective.name, name).options}

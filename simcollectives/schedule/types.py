@@ -86,6 +86,19 @@ class Schedule:
         """Rounds of the longest channel."""
         return max((sum(phase.steps for phase in channel) for channel in self.channels), default=0)
 
+    @property
+    def messages_at_once(self) -> int:
+        """At most so many messages are in one round, known without making any."""
+        if self.servers:
+            return self.world_size * self.servers
+        phases = [phase for channel in self.channels for phase in channel]
+        # Where many meet on a port and rounds are not regular, they all meet at the root.
+        rooted = [phase.regular is None and phase.ports > 1 for phase in phases]
+        each = [
+            phase.ports if root else phase.ports * self.world_size for phase, root in zip(phases, rooted, strict=True)
+        ]
+        return max(each, default=0)
+
     def rounds_of(self, channel: int) -> Iterator[Round]:
         """Generate the rounds of one channel in order."""
         for phase in self.channels[channel]:

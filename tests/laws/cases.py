@@ -131,7 +131,7 @@ def is_private(job: Job) -> bool:
     """Whether no port ever has two messages in one round (and no other channel can meet it there)."""
     if len(job.schedule.channels) > 1:
         return False
-    node = job.network.device_of_rank // job.network.gpus_per_node
+    node = job.full_cluster.device_of_rank // job.full_cluster.gpus_per_node
     for round_ in job.schedule.rounds_of(0):
         pairs = set(zip(round_.src.tolist(), round_.dst.tolist(), strict=True))
         ports = [(end, pair[end], node[pair[0]] == node[pair[1]]) for pair in pairs for end in (0, 1)]

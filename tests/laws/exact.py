@@ -37,7 +37,7 @@ class Message:
 
 def messages_of_job(job: Job) -> list[list[list[Message]]]:
     """[channel][round]: messages, joined by (src, dst) row by row."""
-    network = job.network
+    network = job.full_cluster
     sizes = job.layout.chunk_elements()
     node = [int(device) // network.gpus_per_node for device in network.device_of_rank]
     channels = []
@@ -84,7 +84,7 @@ def fair(flows: list[Message], capacity: dict[str, Fraction]) -> dict[Message, F
 def play(job: Job) -> Fraction:
     """Seconds of a job, exactly."""
     gamma = Fraction(job.cluster.device.reduction_seconds_per_byte)
-    capacity = {level.name: Fraction(level.link.bandwidth) for level in job.network.levels}
+    capacity = {level.name: Fraction(level.link.bandwidth) for level in job.full_cluster.levels}
     rounds = messages_of_job(job)
     now = end = Fraction(0)
     at: dict[tuple[int, int], int] = {}

@@ -48,4 +48,6 @@ def test_a_faster_link_may_lengthen_a_run() -> None:
     assert not is_private(job)
     assert simulate_job(job, "event").seconds == pytest.approx(20.0, rel=1e-12)
     fast = slow.with_link("intra", Link(1.0, 8.0))
-    assert simulate_job(replace(job, cluster=fast, network=fast), "event").seconds == pytest.approx(24.5, rel=1e-12)
+    assert simulate_job(replace(job, cluster=fast, full_cluster=fast), "event").seconds == pytest.approx(
+        24.5, rel=1e-12
+    )

@@ -253,7 +253,7 @@ def test_a_faster_link_never_lengthens_a_private_run(
         faster = replace(link, alpha=link.alpha / factor, overhead=link.overhead / factor)
     fast = slow.with_link(level, faster)
     before = simulate_job(job, "event").seconds
-    after = simulate_job(replace(job, cluster=fast, network=fast), "event").seconds
+    after = simulate_job(replace(job, cluster=fast, full_cluster=fast), "event").seconds
     assert after <= before * (1 + tolerance(job.schedule.rounds)), describe(job)
 
 

@@ -83,7 +83,7 @@ def check_ports(job: Job, rows: list[Row]) -> None:
     for row in rows:
         ports[row.rank, row.stream].append(row)
     for (_, stream), some in ports.items():
-        link = job.network.level(stream.split()[1]).link
+        link = job.full_cluster.level(stream.split()[1]).link
         for begin in {row.start for row in some}:
             for end in {row.end for row in some}:
                 inside = [row for row in some if begin <= row.start and row.end <= end]

@@ -72,7 +72,7 @@ def simgrid_seconds(job: Job, platform: Platform | None = None) -> float:
         Inexpressible: a message is too short, or an overhead is not a whole number of bytes.
         RuntimeError: smpirun failed or printed no time.
     """
-    return replay_seconds(platform or platform_of(job.network), traces_of(job))
+    return replay_seconds(platform or platform_of(job.full_cluster), traces_of(job))
 
 
 def bandwidth_text(bandwidth: float) -> str:
@@ -133,13 +133,13 @@ def traces_of(job: Job) -> list[str]:
     Raises:
         Inexpressible: a message is too short, or an overhead is not a whole number of bytes.
     """
-    devices, gamma = job.schedule.devices, job.network.gamma_of_rank
+    devices, gamma = job.schedule.devices, job.full_cluster.gamma_of_rank
     lines: list[list[str]] = [["init"] for _ in range(devices * len(job.schedule.channels))]
     for channel in range(len(job.schedule.channels)):
         base = channel * devices
         for tag, round_ in enumerate(job.schedule.rounds_of(channel)):
             messages = messages_of(job, round_)
-            routes = job.network.routes(messages.src, messages.dst)
+            routes = job.full_cluster.routes(messages.src, messages.dst)
             sizes = [_traced(work) for work in (messages.bytes + routes.overhead * routes.bandwidth).tolist()]
             rows = list(zip(messages.src.tolist(), messages.dst.tolist(), sizes, strict=True))
             for src, dst, size in rows:

@@ -61,10 +61,10 @@ class _Play:
     """State of one evaluation: a queue of sends and receives that are ready, and when each CPU and port is free."""
 
     def __init__(self, job: Job, model: LogGP, record: bool) -> None:
-        levels, devices = len(job.network.levels), job.schedule.devices
+        levels, devices = len(job.full_cluster.levels), job.schedule.devices
         self.job, self.model = job, model
         self.zero = start_moment(job)
-        self.links = [level.link for level in job.network.levels]
+        self.links = [level.link for level in job.full_cluster.levels]
         self.overheads = [link.overhead if model.overhead is None else model.overhead for link in self.links]
         self.gamma = job.cluster.device.reduction_seconds_per_byte
         self.cpus = [self.zero] * devices

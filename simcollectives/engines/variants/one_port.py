@@ -32,9 +32,9 @@ class _Ports:
     """When each port, each adder and each chunk is free."""
 
     def __init__(self, job: Job, record: bool) -> None:
-        levels, devices = len(job.network.levels), job.schedule.devices
+        levels, devices = len(job.full_cluster.levels), job.schedule.devices
         zero = start_moment(job)
-        self.links = [level.link for level in job.network.levels]
+        self.links = [level.link for level in job.full_cluster.levels]
         self.gamma = job.cluster.device.reduction_seconds_per_byte
         self.sends = [[zero] * devices for _ in range(levels)]
         self.receives = [[zero] * devices for _ in range(levels)]

@@ -50,7 +50,7 @@ def rounds_of_postings(job: Job) -> Iterator[list[Posting]]:
 
 def _postings(job: Job, round_: Round, channel: int, number: int) -> list[Posting]:
     sizes = (job.layout.row_elements(round_) * job.itemsize).tolist()
-    levels = job.network.network.levels_crossed(round_.src, round_.dst).tolist()
+    levels = job.full_cluster.network.levels_crossed(round_.src, round_.dst).tolist()
     columns = (round_.src, round_.dst, round_.first, round_.count, round_.stride, round_.reduce)
     found: dict[tuple[int, int], Posting] = {}
     posted: dict[int, int] = {}
@@ -76,7 +76,7 @@ def _postings(job: Job, round_: Round, channel: int, number: int) -> list[Postin
 
 def start_moment(job: Job) -> Moment:
     """Time 0."""
-    return (0.0,) * (2 * len(job.network.levels) + 2)
+    return (0.0,) * (2 * len(job.full_cluster.levels) + 2)
 
 
 def later(moment: Moment, level: int, latency: float, bandwidth: float = 0.0, reduction: float = 0.0) -> Moment:
@@ -91,7 +91,7 @@ def later(moment: Moment, level: int, latency: float, bandwidth: float = 0.0, re
 
 def parts_of(job: Job, moment: Moment) -> Parts:
     """Split the seconds of a moment."""
-    names = tuple(level.name for level in job.network.levels)
+    names = tuple(level.name for level in job.full_cluster.levels)
     return Parts(names, moment[1:-1:2], moment[2:-1:2], moment[-1])
 
 
@@ -99,7 +99,7 @@ class Record:
     """Bytes sent [level, device], and the timeline if it is asked for."""
 
     def __init__(self, job: Job, keep_rows: bool) -> None:
-        self._names = [level.name for level in job.network.levels]
+        self._names = [level.name for level in job.full_cluster.levels]
         self._sent = [[0] * job.schedule.devices for _ in self._names]
         self._rows: list[Row] | None = [] if keep_rows else None
 
