@@ -127,7 +127,7 @@ class Evaluator:
     def _placed(self, error: InputError | MemoryError, entry: AlgorithmEntry, point: Point) -> InputError:
         """Return an error that says which entry and point it is about."""
         where = f"at {point_text(point)}: " if point else ""
-        too_large = "the memory of this machine is too small for it; take fewer devices or a smaller message"
+        too_large = "the memory of this computer is too small for it; take fewer devices or a smaller message"
         messages = [problem.message for problem in error.problems] if isinstance(error, InputError) else [too_large]
         problems = [Problem(entry.place, f"{where}{message}", entry.line) for message in messages]
         return InputError(problems, self.scenario.file)

@@ -46,7 +46,7 @@ def seconds(found: list[Mapping[str, Any]]) -> list[float]:
 
 
 def test_one_card_a_node(rows: Rows) -> None:
-    """spec/collectives.md 9: 1 GB and alpha 0 on one shared 50 GB/s card a node."""
+    """By hand, bytes through the card over its bandwidth: 1 GB and alpha 0 on one shared 50 GB/s card a node."""
     one = f"{NODES}, nics_per_node: 1"
     assert seconds(rows(one, "ring, hierarchical")) == pytest.approx([38.75e-3, 7 / 8 * 2e9 / 450e9 + 30e-3], rel=1e-9)
     assert seconds(rows(f"{one}, rank_order: round_robin")) == pytest.approx([310e-3], rel=1e-9)
@@ -120,7 +120,7 @@ def test_levels(rows: Rows) -> None:
 
 
 def test_bytes_of_devices_and_nodes(rows: Rows) -> None:
-    """spec/collectives.md 9: bytes between nodes on 4 x 8, in units of the message."""
+    """By hand, from the schedules: bytes between nodes on 4 x 8, in units of the message."""
     found = rows(NODES, "hierarchical, rabenseifner, ring, {rabenseifner: {order: far}}, butterfly, naive")
     between = [row["bytes_sent_max_inter"] / 1e9 for row in found]
     assert between == pytest.approx([0.1875, 0.1875, 1.9375, 1.5, 2, 24])
