@@ -3,7 +3,11 @@
 import math
 from dataclasses import dataclass
 
-from simcollectives.errors import ClusterError, Problem
+from simcollectives.errors import ClusterError, Problem, show_value
+
+MAX_SECONDS = 1e9
+BANDWIDTHS = (1e-9, 1e24)
+"""What links may have: wide enough for any question, and sums and products stay far from overflow."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +18,7 @@ class Link:
     each message occupies the port beside its bytes.
 
     Raises:
-        ClusterError: a value is not finite, alpha or overhead is negative, or bandwidth is not positive.
+        ClusterError: a value is out of range: 0 to 1e9 s, 1e-9 to 1e24 B/s.
     """
 
     alpha: float
@@ -24,13 +28,14 @@ class Link:
     def __post_init__(self) -> None:
         """Check the values."""
         problems = [
-            Problem(name, f"{value!r} s is not a latency; it must be 0 or more and finite")
+            Problem(name, f"{show_value(value)} s is not a latency; it must be 0 or more, at most {MAX_SECONDS:.0e} s")
             for name, value in (("alpha", self.alpha), ("overhead", self.overhead))
-            if not (is_number(value) and 0 <= value < math.inf)
+            if not (is_number(value) and 0 <= value <= MAX_SECONDS)
         ]
-        if not (is_number(self.bandwidth) and 0 < self.bandwidth < math.inf):
-            rule = "it must be more than 0 and finite"
-            problems.append(Problem("bandwidth", f"{self.bandwidth!r} B/s is not a bandwidth; {rule}"))
+        least, most = BANDWIDTHS
+        if not (is_number(self.bandwidth) and least <= self.bandwidth <= most):
+            rule = f"it must be more than 0: from {least:.0e} to {most:.0e} B/s"
+            problems.append(Problem("bandwidth", f"{show_value(self.bandwidth)} B/s is not a bandwidth; {rule}"))
         if problems:
             raise ClusterError(problems)
 
