@@ -2,8 +2,8 @@
 
 Numbers are the maximum finishing times that it printed, in its units of time. Receives are posted at the start; a send
 requires the receives that bring its chunks, and starts after the send before it in its round. One byte was added to
-every message, since it counts n - 1 bytes. Without reduction time. Left out is the one case that differs, pairwise on 13
-ranks (192156 against 224552): its order of things ready at one instant is a likely cause, which is not proven.
+every message, since it counts n - 1 bytes. Without reduction time. Left out is the one case that differs, pairwise on
+13 ranks (192156 against 224552): its order of things ready at one instant is a likely cause, which is not proven.
 """
 
 from __future__ import annotations
