@@ -1,5 +1,6 @@
 """The command line. Exit codes: 0 done, 1 an expectation failed, 2 bad input, 3 a bug, 130 interrupted."""
 
+import errno
 import json
 import os
 import sys
@@ -178,10 +179,12 @@ def _check_folders(scenarios: Sequence["Scenario"]) -> None:
     Raises:
         InputError: two files have the same name.
     """
+    from simcollectives.report.plots import file_stem
+
     first: dict[str, str] = {}
     problems = []
     for scenario in scenarios:
-        stem = Path(scenario.file).stem
+        stem = file_stem(Path(scenario.file).stem)
         if stem in first:
             text = f"would write into the same folder as {first[stem]}; run them one at a time, with different -o"
             problems.append(Problem(scenario.file, text))
@@ -194,24 +197,28 @@ def _run_one(scenario: "Scenario", output: Path | None) -> tuple["ScenarioResult
     """Run one scenario and write its files; what an interrupt leaves finished is kept."""
     from simcollectives.scenario import run_scenario
 
+    result, code = None, ExitCode.DONE
     try:
+        if output is not None:
+            from simcollectives.report.files import prepare_folder, write_outputs
+
+            prepare_folder(scenario.file, output)
         with _progress(scenario.file) as progress:
             result = run_scenario(scenario, progress)
         if output is not None:
-            from simcollectives.report.files import write_outputs
-
             for path in write_outputs(result, output):
                 typer.echo(f"wrote {path}", err=True)
     except InputError as error:
-        problems = error if error.source else InputError(error.problems, scenario.file)
-        typer.echo(str(problems), err=True)
-        return None, ExitCode.BAD_INPUT
+        typer.echo(str(error if error.source else InputError(error.problems, scenario.file)), err=True)
+        code = ExitCode.BAD_INPUT
+    if result is None:
+        return None, code
     for warning in result.warnings:
         typer.echo(f"warning: {scenario.file}: {warning}", err=True)
     if result.interrupted:
         typer.echo(f"interrupted: {scenario.file} has {len(result.rows)} finished rows", err=True)
         return result, ExitCode.INTERRUPTED
-    return result, ExitCode.DONE if result.passed else ExitCode.EXPECTATION_FAILED
+    return result, max(code, ExitCode.DONE if result.passed else ExitCode.EXPECTATION_FAILED)
 
 
 @contextmanager
@@ -262,6 +269,11 @@ def main() -> None:
             _stop_quietly()
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
+            # Standard output itself cannot be written: nothing may be flushed to it at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            typer.echo(f"cannot write the output: {error.strerror}", err=True)
+            _exit(ExitCode.BAD_INPUT)
         traceback.print_exception(error)
         typer.echo(f"this is a bug in simcollectives: {error}", err=True)
         _exit(ExitCode.BUG)

@@ -188,13 +188,13 @@ class Cluster:
     @cached_property
     def device_of_rank(self) -> IntArray:
         """[rank]: the device it sits on; device d is on node ``d // gpus_per_node``."""
-        return device_of_rank(self.rank_order, self.nodes, self.gpus_per_node)
+        return _fixed(device_of_rank(self.rank_order, self.nodes, self.gpus_per_node))
 
     @cached_property
     def groups(self) -> IntArray:
         """[node, member]: the ranks on each node, in rank order."""
         node = self.device_of_rank // self.gpus_per_node
-        return np.argsort(node, kind="stable").astype(np.int64).reshape(self.nodes, self.gpus_per_node)
+        return _fixed(np.argsort(node, kind="stable").astype(np.int64).reshape(self.nodes, self.gpus_per_node))
 
     @property
     def nodeless(self) -> bool:
@@ -311,6 +311,12 @@ class Cluster:
             if uplink.devices and self.world_size % size == 0 and size < self.world_size:
                 found.append((size, uplink.bandwidth * (size // uplink.devices)))
         return tuple(found)
+
+
+def _fixed(ranks: IntArray) -> IntArray:
+    """Return the array after closing it to writing: a cluster does not change."""
+    ranks.setflags(write=False)
+    return ranks
 
 
 def _check_counts(**counts: object) -> None:

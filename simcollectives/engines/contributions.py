@@ -12,6 +12,7 @@ from simcollectives.errors import InputError, Problem
 from simcollectives.schedule.collectives import COLLECTIVES
 
 MAX_RANKS = 16
+MAX_CELLS = 200_000
 _LISTED_RANKS = 4
 
 
@@ -38,12 +39,16 @@ def contributions(collective: str, algorithm: str, cluster: Cluster, options: Ma
     more than four are in it once, and "-" where the device has no such chunk.
 
     Raises:
-        InputError: more than 16 ranks; see also ``make_job``.
+        InputError: more than 16 ranks, or than 200,000 cells; see also ``make_job``.
     """
     n = cluster.world_size
     if n > MAX_RANKS:
         raise InputError([Problem("contributions", f"{n} ranks are too many to print; at most {MAX_RANKS}")])
     job = make_job(collective, algorithm, cluster, n * 1024, options, "int8")
+    held = job.schedule.devices * job.schedule.chunks * (job.schedule.rounds + 1)
+    if held > MAX_CELLS:
+        rule = f"{held:,} cells are too many to print; at most {MAX_CELLS:,}"
+        raise InputError([Problem("contributions", f"{rule}; take fewer servers or ranks")])
     states = counted(job)
     cells = [[[_cell(held.get(c)) for c in range(job.schedule.chunks)] for held in state] for state in states]
     width = max(len(cell) for state in cells for row in state for cell in row)

@@ -60,7 +60,7 @@ class Timeline:
         return len(self.rank)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Run:
     """One collective, evaluated. ``bytes_sent_by_level`` is [level, device]: ranks, then dedicated parameter servers.
 

@@ -2,7 +2,8 @@
 
 It takes schedules whose messages never wait for each other on a port: at most one message a port and round; or rounds
 in which all ranks enter together and every rank sends and receives k equal messages, which last alpha + k n / B. There
-it equals the event engine bit for bit, since both take a message's duration from ``durations``.
+it equals the event engine bit for bit while it plays round by round, since both take a message's duration from
+``durations``; skipped rounds are added in another order, and agree to rounds x 2^-53.
 
 A phase that repeats is cut short when one round has added the same constant to every rank: the state is then an
 eigenvector of the round in max-plus algebra (Baccelli et al., Synchronization and Linearity, 1992), and the rest of the

@@ -44,6 +44,19 @@ def write_outputs(result: ScenarioResult, directory: str | os.PathLike[str]) -> 
     return written
 
 
+def prepare_folder(scenario_file: str, directory: str | os.PathLike[str]) -> None:
+    """Make the folder that a scenario's files will go to, and try to write there.
+
+    Raises:
+        InputError: it cannot be made or written to.
+    """
+    from simcollectives.report.plots import file_stem
+
+    folder = Path(directory) / file_stem(Path(scenario_file).stem)
+    _make_folder(folder)
+    write_whole(folder / ".try", b"").unlink(missing_ok=True)
+
+
 def write_whole(path: Path, content: bytes) -> Path:
     """Write a file so that it is there with all its content, or as it was before.
 

@@ -3,6 +3,7 @@
 ``plot`` draws into axes that are given, or into a new figure; ``figures`` makes all figures of a result for files.
 """
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 KINDS = ("time", "busbw", "scaling", "parts", "bytes", "timeline", "measured")
 _CURVE_HEIGHT = 4.6
+
+
+_MAX_STEM_BYTES = 80
 
 
 def plot(result_or_rows: Any, ax: "Axes | None" = None, kind: str = "time") -> "Axes":
@@ -94,7 +98,12 @@ def file_stem(text: str) -> str:
     >>> file_stem("rabenseifner (order: far), 4 KiB")
     'rabenseifner_order_far_4_KiB'
     """
-    return re.sub(r"[^A-Za-z0-9.-]+", "_", text).strip("_.")[:80] or "unnamed"
+    stem = re.sub(r"[^\w.-]+", "_", text).strip("_.")
+    if stem and len(stem.encode()) <= _MAX_STEM_BYTES:
+        return stem
+    # What is cut, or has nothing left, is told apart by a short hash of the whole.
+    mark = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:8]
+    return f"{stem[:40]}_{mark}" if stem else f"unnamed_{mark}"
 
 
 def _on_axes(ax: "Axes | None", title: str | None, height: float, draw: Callable[["Axes"], str]) -> "Axes":

@@ -172,7 +172,7 @@ def options_at(collective: CollectiveSettings, entry: AlgorithmEntry, point: Poi
     algorithm = find_algorithm(collective.name, entry.name)
     given = dict(entry.options)
     root = point.get("root", collective.root)
-    if root is not None and any(option.name == "root" for option in algorithm.options):
+    if root is not None and "root" not in given and any(option.name == "root" for option in algorithm.options):
         given["root"] = root
     prefix = f"{entry.name}."
     given |= {key.removeprefix(prefix): value for key, value in point.items() if key.startswith(prefix)}
@@ -198,7 +198,9 @@ def message_at(collective: CollectiveSettings, point: Point) -> int:
 
 def restricted(point: Point, entry: AlgorithmEntry) -> dict[str, Any]:
     """Return a point without the options that change nothing for an entry: of other algorithms, or given with it."""
-    return {key: value for key, value in point.items() if not is_option(key) or is_free(key, entry)}
+    own_root = "root" in entry.options
+    free = {key: value for key, value in point.items() if not is_option(key) or is_free(key, entry)}
+    return {key: value for key, value in free.items() if not (key == "root" and own_root)}
 
 
 def is_free(key: str, entry: AlgorithmEntry) -> bool:

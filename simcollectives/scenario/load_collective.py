@@ -30,6 +30,8 @@ def load_collective(context: Context, value: Any) -> CollectiveSettings | None:
     entries = _entries(context, model)
     if not entries:
         return None
+    if model.root is not None and rooted and all("root" in entry.options for entry in entries):
+        context.add((*PATH, "root"), "every algorithm is given a root of its own; leave it out here or there")
     return CollectiveSettings(
         name=model.name,
         algorithms=tuple(entries),

@@ -75,6 +75,10 @@ def _values(context: Context, path: Path, key: str, raw: Any, table: KeyTable) -
 
 def _check_not_given(context: Context, path: Path, key: str, table: KeyTable) -> None:
     """An option that is swept must be left open by an entry."""
+    if table.collective is not None and key == "root":
+        if all("root" in entry.options for entry in table.collective.algorithms):
+            context.add(path, "every algorithm is given a root of its own; leave it out there, or do not sweep it")
+        return
     if not is_option(key) or table.collective is None:
         return
     mine = [entry for entry in table.collective.algorithms if entry.name == owner(key)]

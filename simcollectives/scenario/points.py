@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,8 +24,10 @@ def expand_factor(low: float, high: float, factor: float) -> list[float]:
     [1, 2, 4, 8, 10]
     """
     _check_order(low, high)
-    if not factor > 1 or math.isinf(factor):
+    if not factor > 1:
         raise RangeError(f"the factor {show_value(factor)} does not lead upwards; write one above 1, such as 2")
+    if factor > sys.float_info.max:
+        raise RangeError(f"{show_value(factor)} is too large a factor; write one above 1, such as 2")
     if low == high:
         return [low]
     if low == 0:

@@ -1,0 +1,86 @@
+"""The command line as a process: folders, exit codes, what is kept and what is refused."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAD = "title: t\ncluster: {devices: 8, link: {alpha: 5 us, bandwidth: 450 GB/s}}\n"
+RING = f"{HEAD}collective: {{name: all_reduce, message: 4 KiB, algorithms: [ring]}}\n"
+
+
+def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a folder."""
+    command = [sys.executable, "-m", "simcollectives.cli", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_names_in_any_script_have_their_own_folders(tmp_path: Path) -> None:
+    for name in ("漢字", "日本"):
+        (tmp_path / f"{name}.yaml").write_text(RING, encoding="utf-8")
+    done = call(tmp_path, "run", "漢字.yaml", "日本.yaml", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["日本", "漢字"]
+
+
+def test_two_scenarios_never_share_a_folder(tmp_path: Path) -> None:
+    for name in ("a b", "a_b"):
+        (tmp_path / f"{name}.yaml").write_text(RING, encoding="utf-8")
+    done = call(tmp_path, "run", "a b.yaml", "a_b.yaml", "-o", "out")
+    assert done.returncode == 2
+    assert "would write into the same folder" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_the_way_is_found_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "ring.yaml").write_text(RING, encoding="utf-8")
+    (tmp_path / "taken").write_text("", encoding="utf-8")
+    done = call(tmp_path, "run", "ring.yaml", "-o", "taken")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot write taken/ring" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full here")
+def test_a_full_standard_output_is_no_bug(tmp_path: Path) -> None:
+    (tmp_path / "ring.yaml").write_text(RING, encoding="utf-8")
+    command = [sys.executable, "-m", "simcollectives.cli", "run", "ring.yaml"]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_root_that_is_given_to_an_algorithm_is_its_root(tmp_path: Path) -> None:
+    text = "collective: {name: broadcast, message: 1 MiB, root: 2, algorithms: [{tree: {root: 7}}, direct]}\n"
+    (tmp_path / "root.yaml").write_text(HEAD + text, encoding="utf-8")
+    done = call(tmp_path, "run", "root.yaml")
+    assert "tree (root: 7)" in done.stdout
+    assert "direct (root: 2)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("rest", "part"),
+    [
+        (
+            "collective: {name: broadcast, message: 1 MiB, algorithms: [{tree: {root: 7}}]}\nsweep: {root: [0, 5]}\n",
+            "$.sweep.root (line 4): every algorithm is given a root of its own",
+        ),
+        (
+            "collective: {name: all_reduce, algorithms: [ring]}\n"
+            f"sweep: {{message: {{from: 4 B, to: 4 MB, factor: {'9' * 399}}}}}\n",
+            "$.sweep.message (line 4): a whole number of 1326 bits is too large a factor",
+        ),
+        (
+            "collective: {name: all_reduce, message: 4 KiB, algorithms: [{parameter_server: {servers: 3000}}]}\n"
+            "contributions: {algorithm: parameter_server}\n",
+            "27,072,000 cells are too many to print",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, rest: str, part: str) -> None:
+    (tmp_path / "bad.yaml").write_text(HEAD + rest, encoding="utf-8")
+    done = call(tmp_path, "run", "bad.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert part in done.stderr
+    assert "Traceback" not in done.stderr
