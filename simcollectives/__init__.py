@@ -59,4 +59,7 @@ def run(path: str | PathLike[str]) -> "Result":
     from simcollectives.report import Result  # keeps the command line's start-up short
     from simcollectives.scenario import load_scenario, run_scenario
 
-    return Result(run_scenario(load_scenario(path)))
+    result = run_scenario(load_scenario(path))
+    if result.problems:
+        raise InputError(result.problems, result.scenario.file)
+    return Result(result)

@@ -215,6 +215,9 @@ def _run_one(scenario: "Scenario", output: Path | None) -> tuple["ScenarioResult
         return None, code
     for warning in result.warnings:
         typer.echo(f"warning: {scenario.file}: {warning}", err=True)
+    if result.problems:
+        typer.echo(str(InputError(result.problems, scenario.file)), err=True)
+        code = ExitCode.BAD_INPUT
     if result.interrupted:
         typer.echo(f"interrupted: {scenario.file} has {len(result.rows)} finished rows", err=True)
         return result, ExitCode.INTERRUPTED

@@ -73,11 +73,14 @@ class ScenarioFile(pytest.File):
     @cached_property
     def checks(self) -> tuple["Check", ...]:
         """The outcome of every expectation."""
+        from simcollectives.errors import InputError
         from simcollectives.scenario import run_scenario
 
         result = run_scenario(self.scenario)
         if result.interrupted:
             raise KeyboardInterrupt
+        if result.problems:
+            raise InputError(result.problems, result.scenario.file)
         return result.checks
 
 

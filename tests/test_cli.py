@@ -84,3 +84,19 @@ def test_what_cannot_be_is_refused(tmp_path: Path, rest: str, part: str) -> None
     assert (done.returncode, done.stdout) == (2, "")
     assert part in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_runs_that_are_too_large_leave_the_others(tmp_path: Path) -> None:
+    text = (
+        "title: t\ncluster: {nodes: 2, gpus_per_node: 8, intra: {alpha: 5 us, bandwidth: 450 GB/s},"
+        " inter: {alpha: 5 us, bandwidth: 50 GB/s}}\n"
+        "collective: {name: all_reduce, message: 1 MiB, algorithms: [tree, direct]}\n"
+        "sweep: {nodes: [2, 1024]}\nengine: event\nverify: never\n"
+    )
+    (tmp_path / "late.yaml").write_text(text, encoding="utf-8")
+    done = call(tmp_path, "run", "late.yaml", "-o", "out")
+    assert done.returncode == 2
+    assert "direct on 8192 ranks" in done.stderr
+    rows = (tmp_path / "out" / "late" / "rows.csv").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 1 + 3
+    assert "some runs could not be made" in done.stdout

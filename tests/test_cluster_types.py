@@ -195,3 +195,13 @@ def test_a_level_on_the_ports_of_another_leaves_nodes_by_these() -> None:
     levels = [Level("leaf", INTRA, 4), Level("spine", INTER, 2, ports_of="leaf")]
     assert Cluster.layered(levels).cuts == ((4, 4 * 450e9),)
     assert simulate("all_reduce", "ring", Cluster.layered(levels), 8e6, engine="event").lower_bound_seconds > 0
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    link = Link(np.float64(5e-6), np.float64(450e9))
+    cluster = Cluster.flat(np.int64(4), link, rank_order=np.array([3, 2, 1, 0]))  # type: ignore[arg-type]
+    assert cluster == Cluster.flat(4, Link(5e-6, 450e9), rank_order=(3, 2, 1, 0))
+    with pytest.raises(ClusterError):
+        Cluster.flat(True, link)
+    with pytest.raises(ValueError, match="read-only"):
+        cluster.device_of_rank[0] = 1

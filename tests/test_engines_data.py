@@ -95,7 +95,7 @@ def test_trace_shows_servers_and_what_is_not_held() -> None:
 
 
 def test_trace_of_many_ranks_is_refused() -> None:
-    with pytest.raises(InputError, match="17 ranks are too many to print; at most 16"):
+    with pytest.raises(InputError, match="17 ranks are too many to print, at most 16"):
         contributions("all_reduce", "ring", Cluster.flat(17, LINK))
 
 

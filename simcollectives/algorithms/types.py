@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -143,9 +144,9 @@ def whole_number(name: str, default: int, summary: str, least: int = 0) -> Optio
     """Return an option that takes a whole number."""
 
     def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
             raise ValueError(f"{value!r} is not valid; write a whole number, {least} or more")
-        return value
+        return int(value)
 
     return Option(name, default, summary, check)
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 from simcollectives.errors import ClusterError, Problem, show_value
 
@@ -67,5 +68,5 @@ class Device:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is an int or a float, and not a bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether a value is a real number, also of NumPy, and not a bool."""
+    return isinstance(value, Real) and not isinstance(value, bool)

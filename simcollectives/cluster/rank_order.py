@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -26,6 +27,11 @@ def device_of_rank(rank_order: RankOrder, nodes: int, gpus_per_node: int) -> Int
     return np.array(rank_order, dtype=np.int64)
 
 
+def as_whole(value: object) -> int | None:
+    """Return an integer, also one of NumPy, as an int; None for what is none, a bool included."""
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+
+
 def checked_rank_order(rank_order: RankOrder | Sequence[int], nodes: int, gpus_per_node: int) -> RankOrder:
     """Return the rank order, a list as a tuple, if it puts exactly one rank on every device.
 
@@ -40,9 +46,10 @@ def checked_rank_order(rank_order: RankOrder | Sequence[int], nodes: int, gpus_p
     devices = nodes * gpus_per_node
     order: tuple[object, ...] = tuple(rank_order)
     problems = []
-    whole = [d for d in order if isinstance(d, int) and not isinstance(d, bool) and 0 <= d < devices]
+    numbers = [as_whole(d) for d in order]
+    whole = [d for d in numbers if d is not None and 0 <= d < devices]
     valid = set(whole)
-    invented = [d for d in order if not isinstance(d, int) or isinstance(d, bool) or d not in valid]
+    invented = [given for given, d in zip(order, numbers, strict=True) if d is None or d not in valid]
     if invented:
         problems.append(f"{_some(invented)} is not a device; devices are 0 to {devices - 1}")
     repeated = sorted(d for d, times in Counter(whole).items() if times > 1)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from simcollectives.cluster.graph import FullMesh, Torus
 from simcollectives.cluster.link import Device, Link
 from simcollectives.cluster.network import Level, Network, Routes
-from simcollectives.cluster.rank_order import RankOrder, checked_rank_order, device_of_rank
+from simcollectives.cluster.rank_order import RankOrder, as_whole, checked_rank_order, device_of_rank
 from simcollectives.cluster.unequal import Change, Uplink, checked_changes, checked_uplinks, rank_factors
 from simcollectives.errors import ClusterError, Problem
 from simcollectives.schedule.types import IntArray
@@ -55,6 +55,7 @@ class Cluster:
             ClusterError: the number of devices or the rank order is not valid.
         """
         _check_counts(devices=devices)
+        devices = int(devices)
         order = checked_rank_order(rank_order, 1, devices)
         return cls(1, devices, (Level("link", link, devices),), order, device or Device())
 
@@ -78,6 +79,7 @@ class Cluster:
             ClusterError: a count or the rank order is not valid, or ranks cannot reach each other.
         """
         _check_counts(nodes=nodes, gpus_per_node=gpus_per_node)
+        nodes, gpus_per_node = int(nodes), int(gpus_per_node)
         problems = []
         if gpus_per_node > 1 and intra is None:
             problems.append(
@@ -320,11 +322,13 @@ def _fixed(ranks: IntArray) -> IntArray:
 
 
 def _check_counts(**counts: object) -> None:
-    problems = []
-    for name, value in counts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            problems.append(Problem(name, f"{value!r} is not a number of {name}; it must be a whole number, 1 or more"))
-    if not problems and math.prod(c for c in counts.values() if isinstance(c, int)) > MAX_DEVICES:
+    whole = {name: as_whole(value) for name, value in counts.items()}
+    problems = [
+        Problem(name, f"{counts[name]!r} is not a number of {name}; it must be a whole number, 1 or more")
+        for name, value in whole.items()
+        if value is None or value < 1
+    ]
+    if not problems and math.prod(value or 1 for value in whole.values()) > MAX_DEVICES:
         problems.append(Problem(next(iter(counts)), f"more than {MAX_DEVICES} devices are not supported"))
     if problems:
         raise ClusterError(problems)

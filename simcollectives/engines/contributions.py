@@ -32,6 +32,24 @@ def counted(job: Job) -> list[State]:
     return states
 
 
+def traceable(collective: str, algorithm: str, cluster: Cluster, options: Mapping[str, Any] | None = None) -> Job:
+    """Return the job whose trace can be printed.
+
+    Raises:
+        InputError: more than 16 ranks, or than 200,000 cells; see also ``make_job``.
+    """
+    n = cluster.world_size
+    if n > MAX_RANKS:
+        rule = f"{n} ranks are too many to print, at most {MAX_RANKS}"
+        raise InputError([Problem("contributions", f"{rule}; take a smaller cluster")])
+    job = make_job(collective, algorithm, cluster, n * 1024, options, "int8")
+    held = job.schedule.devices * job.schedule.chunks * (job.schedule.rounds + 1)
+    if held > MAX_CELLS:
+        rule = f"{held:,} cells are too many to print, at most {MAX_CELLS:,}"
+        raise InputError([Problem("contributions", f"{rule}; take fewer servers or ranks")])
+    return job
+
+
 def contributions(collective: str, algorithm: str, cluster: Cluster, options: Mapping[str, Any] | None = None) -> str:
     """Return the trace as text: a table of devices by chunks before the first and after every round.
 
@@ -42,13 +60,7 @@ def contributions(collective: str, algorithm: str, cluster: Cluster, options: Ma
         InputError: more than 16 ranks, or than 200,000 cells; see also ``make_job``.
     """
     n = cluster.world_size
-    if n > MAX_RANKS:
-        raise InputError([Problem("contributions", f"{n} ranks are too many to print; at most {MAX_RANKS}")])
-    job = make_job(collective, algorithm, cluster, n * 1024, options, "int8")
-    held = job.schedule.devices * job.schedule.chunks * (job.schedule.rounds + 1)
-    if held > MAX_CELLS:
-        rule = f"{held:,} cells are too many to print; at most {MAX_CELLS:,}"
-        raise InputError([Problem("contributions", f"{rule}; take fewer servers or ranks")])
+    job = traceable(collective, algorithm, cluster, options)
     states = counted(job)
     cells = [[[_cell(held.get(c)) for c in range(job.schedule.chunks)] for held in state] for state in states]
     width = max(len(cell) for state in cells for row in state for cell in row)

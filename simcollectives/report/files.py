@@ -134,7 +134,7 @@ def scenario_json(result: ScenarioResult) -> dict[str, Any]:
     """Return one result as JSON data: the contract's keys; then notes, passed, interrupted, measured and fastest."""
     extra = {
         "notes": result.notes,
-        "passed": result.passed,
+        "passed": None if result.interrupted or result.problems else result.passed,
         "interrupted": result.interrupted,
         "measured": None if result.measured is None else measured_json(result.measured),
         "fastest": [_fastest_json(one) for one in fastest(result.rows)],

@@ -49,6 +49,10 @@ def result_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block]:
     parts: list[list[Block]] = [[_title(result)]]
     if scenario.description:
         parts[0].append(Text(scenario.description.strip()))
+    if result.problems:
+        parts[0].append(
+            Text("some runs could not be made: what follows is the others, without checks", style="bold yellow")
+        )
     if result.interrupted:
         parts[0].append(Text("interrupted: what follows is only what was finished", style="bold yellow"))
     if result.rows:

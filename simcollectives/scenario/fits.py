@@ -11,12 +11,13 @@ from simcollectives.engines.data import MAX_HELD_BYTES
 from simcollectives.engines.job import count_elements
 from simcollectives.errors import InputError
 from simcollectives.scenario.build import build_cluster, is_option, message_at, options_at, restricted
-from simcollectives.scenario.keys import point_text
+from simcollectives.scenario.keys import is_link_key, point_text
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, CollectiveSettings, Point
 from simcollectives.units import format_bytes
 
-_ENOUGH_WORK = 5_000_000
-_QUICK_WORLD_SIZE = 1024  # up to here a schedule is made to count its messages
+_ENOUGH_WORK = 5_000_000  # about a second; what is not looked at before the run is refused in it, row by row
+_WORK_OF_A_JOB = 2_000
+_QUICK_WORLD_SIZE = 1024  # up to here the rounds on links of several kinds are walked to choose the engine
 
 
 @dataclass
@@ -41,13 +42,17 @@ class Fits:
             count_elements(message, self.collective.dtype)
         except InputError as error:
             return _text(error)
-        placed = {name: value for name, value in mine.items() if name != "message"}
+        # Latencies and bandwidths were checked when they were read: they decide nothing here.
+        placed = {name: value for name, value in mine.items() if name not in ("message", "gamma")}
+        placed = {name: value for name, value in placed.items() if not is_link_key(name)}
         key = frozenset(placed.items())
+        exact = message if self.engine in ("closed_form", "vectorized") else None
+        cached = (entry.label, key, exact)
+        if cached in self._reasons and self._reasons[cached] is None and self.verify != "always":
+            return None
         cluster = self._cluster_at(frozenset(item for item in key if not is_option(item[0])), mine)
         if isinstance(cluster, str):
             return _at(placed, cluster)
-        exact = message if self.engine in ("closed_form", "vectorized") else None
-        cached = (entry.label, key, exact)
         if cached not in self._reasons:
             self._reasons[cached] = self._job_reason(entry, mine, cluster, message)
         if (reason := self._reasons[cached]) is not None:
@@ -79,8 +84,8 @@ class Fits:
             check_fits(find_algorithm(name, entry.name), cluster, options)
             if self.engine == "closed_form":
                 closed_form(name, entry.name, cluster, message, options, dtype, time=self.time)
-            elif cluster.world_size <= _QUICK_WORLD_SIZE:
-                self.work += cluster.world_size**2
+            elif not self.worn and (len(cluster.levels) == 1 or cluster.world_size <= _QUICK_WORLD_SIZE):
+                self.work += _WORK_OF_A_JOB
                 size = message if self.engine == "vectorized" else DTYPES[dtype]
                 job = make_job(name, entry.name, cluster, size, options, dtype, self.conditions)
                 check_engine(job, self.engine, time=self.time)

@@ -7,7 +7,7 @@ from typing import Any
 
 from simcollectives.cluster import Cluster
 from simcollectives.engines import DEFAULT, DTYPES, IDEAL, check_engine, closed_form, make_job
-from simcollectives.engines.contributions import MAX_RANKS
+from simcollectives.engines.contributions import traceable
 from simcollectives.errors import InputError, show_value
 from simcollectives.measured import SHIPPED, MeasuredSweep, load_sweep, restrict
 from simcollectives.measured.fit import MIN_POINTS
@@ -63,12 +63,12 @@ def load_contributions(context: Context, value: Any, namer: Namer | None) -> Sel
     selector = _selector(context, path, value, namer, {"message": 0})
     if selector is None or namer is None:
         return None
-    cluster, _ = _cluster_and_options(namer, selector.entry, selector.point)
-    if cluster.world_size > MAX_RANKS:
-        remedy = (
-            "name fewer devices here" if namer.cluster is not None and not namer.cluster.nodes > 1 else "name fewer"
-        )
-        context.add(path, f"{cluster.world_size} ranks are too many to print, at most {MAX_RANKS}; {remedy}")
+    cluster, options = _cluster_and_options(namer, selector.entry, selector.point)
+    try:
+        traceable(namer.collective.name, selector.entry.name, cluster, options)
+    except InputError as error:
+        for problem in error.problems:
+            context.add(path, problem.message)
         return None
     return selector
 

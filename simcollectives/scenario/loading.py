@@ -1,5 +1,6 @@
 """Loading a scenario file: everything that is wrong with it is found before anything is run."""
 
+import itertools
 import os
 from dataclasses import replace
 from typing import Any
@@ -30,6 +31,9 @@ from simcollectives.scenario.types import (
 from simcollectives.scenario.yaml_text import Document, read_document
 
 __all__ = ["load_document", "load_scenario"]
+
+_LOOKED_AT = 50_000_000
+"""Ranks that sweeps are looked through for before a run; the rest is refused in the run, row by row."""
 
 
 def load_scenario(path: str | os.PathLike[str]) -> Scenario:
@@ -203,5 +207,6 @@ def _check_points(context: Context, namer: Namer, fits: Fits) -> None:
                 path: Path = ("collective", "root") if rooted else ("collective", "algorithms", index)
                 context.add(path, reason.rpartition(": ")[2] if rooted else reason)
     for index, sweep in enumerate(namer.sweeps):
-        found = (fits.reason(entry, point) for point in sweep_points([sweep]) for entry in collective.algorithms)
+        points = itertools.takewhile(lambda _point: fits.work < _LOOKED_AT, sweep_points([sweep]))
+        found = (fits.reason(entry, point) for point in points for entry in collective.algorithms)
         context.limited(_sweep_path(namer, index), found, lambda: fits.worn)

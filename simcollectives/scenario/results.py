@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simcollectives.engines import Timeline
+from simcollectives.errors import Problem
 from simcollectives.measured import Fit, MeasuredSweep
 from simcollectives.scenario.types import Scenario
 
@@ -92,6 +93,7 @@ class ScenarioResult:
 
     ``rows`` have the keys `ROW_KEYS`. ``notes`` say which engine ran and why. ``timelines`` are pairs of a label and a
     timeline, ``contributions`` are texts. ``interrupted`` tells that the rows and checks are only those finished.
+    ``problems`` are runs that could not be made, which leaves the others without checks.
     """
 
     scenario: Scenario
@@ -103,6 +105,7 @@ class ScenarioResult:
     measured: MeasuredComparison | None = None
     contributions: tuple[str, ...] = ()
     interrupted: bool = False
+    problems: tuple[Problem, ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simcollectives.engines import contributions
+from simcollectives.errors import InputError, Problem
 from simcollectives.measured import fit_link
 from simcollectives.scenario.build import build_cluster, options_at, restricted
 from simcollectives.scenario.evaluation import Evaluator
@@ -37,13 +38,15 @@ class _Collected:
     checks: list[Check] = field(default_factory=list)
     extras: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
 
 def run_scenario(scenario: Scenario, progress: Progress | None = None) -> ScenarioResult:
     """Run everything that a scenario asks for. An interrupt (Ctrl-C) keeps what is finished.
 
+    Runs that turn out to be too large for their engine are the result's ``problems``; the others are kept.
+
     Raises:
-        InputError: a run is too large for its engine, or a fit has no closed form.
         ScheduleError: a bug in a schedule.
     """
     evaluator = Evaluator(scenario)
@@ -53,6 +56,8 @@ def run_scenario(scenario: Scenario, progress: Progress | None = None) -> Scenar
         _collect(evaluator, collected, progress)
     except KeyboardInterrupt:
         interrupted = True
+    except InputError as error:
+        collected.problems += error.problems
     return ScenarioResult(
         scenario=scenario,
         rows=tuple(collected.rows),
@@ -60,6 +65,7 @@ def run_scenario(scenario: Scenario, progress: Progress | None = None) -> Scenar
         warnings=tuple(collected.warnings),
         notes=tuple(evaluator.reasons),
         interrupted=interrupted,
+        problems=tuple(dict.fromkeys(collected.problems)),
         **collected.extras,
     )
 
@@ -69,10 +75,15 @@ def _collect(evaluator: Evaluator, collected: _Collected, progress: Progress | N
     runs = planned_runs(scenario)
     total = len(runs) + len(scenario.expectations)
     for number, (entry, point) in enumerate(runs, 1):
-        row = evaluator.row(entry, point)
-        collected.rows.append({key: row[key] for key in ROW_KEYS})
+        try:
+            row = evaluator.row(entry, point)
+            collected.rows.append({key: row[key] for key in ROW_KEYS})
+        except InputError as error:
+            collected.problems += error.problems
         if progress is not None:
             progress(number, total)
+    if collected.problems:
+        return
     for number, expectation in enumerate(scenario.expectations, len(runs) + 1):
         collected.checks.append(check_expectation(evaluator, expectation))
         if progress is not None:

@@ -144,7 +144,7 @@ CASES = {
         "$.timeline (line 4): more than 100000 transfers are too many to draw; "
     ],
     scenario("contributions: {algorithm: ring, devices: 32}"): [
-        "$.contributions (line 4): 32 ranks are too many to print, at most 16; name fewer devices here"
+        "$.contributions (line 4): 32 ranks are too many to print, at most 16; take a smaller cluster"
     ],
     scenario("measured: {set: h100, algorithm: ring}"): [
         '$.measured.set (line 4): "h100" is no shipped set; shipped are: '
