@@ -20,7 +20,7 @@ WORLD = "world"
 
 @dataclass(frozen=True)
 class Price:
-    """A collective alone. ``sent_bytes`` are of the rank that sends most; ``use`` is, by level, the share of its port."""
+    """A collective alone. ``sent_bytes`` are of the rank that sends most; ``use`` is its share of each level's port."""
 
     seconds: float
     algorithm: str

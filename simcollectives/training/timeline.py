@@ -75,14 +75,14 @@ def without(intervals: Sequence[Interval], taken: Sequence[Interval]) -> list[In
     for start, end in intervals:
         while first < len(taken) and taken[first][1] <= start:
             first += 1
-        index = first
+        index, kept = first, start
         while index < len(taken) and taken[index][0] < end:
-            if taken[index][0] > start:
-                left.append((start, taken[index][0]))
-            start = max(start, taken[index][1])
+            if taken[index][0] > kept:
+                left.append((kept, taken[index][0]))
+            kept = max(kept, taken[index][1])
             index += 1
-        if start < end:
-            left.append((start, end))
+        if kept < end:
+            left.append((kept, end))
     return left
 
 

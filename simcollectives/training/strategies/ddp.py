@@ -7,8 +7,8 @@ never). Under ``no_sync`` only the last micro-batch of a step is reduced.
 
     traffic of a rank = 2 (N - 1)/N x bytes of the gradients, whatever the buckets
 
-Reference: Li et al., PVLDB 13(12), 2020; torch 2.13: nn/parallel/distributed.py and c10d/reducer.cpp. Assumes that every
-parameter gets a gradient, that all ranks find the same order, and that collectives do not slow kernels down.
+Reference: Li et al., PVLDB 13(12), 2020; torch 2.13: nn/parallel/distributed.py and c10d/reducer.cpp. Assumes that
+every parameter gets a gradient, that all ranks find the same order, and that collectives do not slow kernels down.
 """
 
 from collections.abc import Callable
@@ -153,10 +153,7 @@ def write_program(training: Training, options: Options) -> Program:
         if synchronised:
             ends = reducer.finish()
             apart = apart and not options["gradient_as_bucket_view"]
-    kept = (
-        0 if options["gradient_as_bucket_view"] else sum(training.gradient_bytes(p) for p in training.model.parameters)
-    )
-    optimizer_step(builder, training, ends, gradients=kept)
+    optimizer_step(builder, training, ends, gradients=0 if options["gradient_as_bucket_view"] else None)
     return builder.program()
 
 
@@ -224,8 +221,8 @@ STRATEGY = Strategy(
         Option(
             "bucket_cap",
             None,
-            'size at which a bucket is closed, "25 MiB", or a list: of the first, the next ..., the last for all others; '
-            "without it 25 MiB, and 1 MiB for the first bucket",
+            'size at which a bucket is closed ("25 MiB"), or a list: the first, the next ..., the last for all others; '
+            "without it 1 MiB for the first bucket, 25 MiB for all others",
             _caps,
         ),
         choice(

@@ -1,7 +1,7 @@
 """Parameter servers: after the backward pass workers send gradients to servers and receive parameters from them.
 
-The traffic is that of the collective algorithm ``parameter_server``: central time 2 N M / (k B) for N workers, M bytes and
-k dedicated servers, until a worker's own port binds; with a server on every worker, reduce-scatter and all-gather.
+The traffic is that of the collective algorithm ``parameter_server``: 2 N M / (k B) for N workers, M bytes and k
+dedicated servers, until a worker's own port binds; with a server on every worker, reduce-scatter and all-gather.
 
 Reference: Li et al., OSDI 2014. Assumes synchronous training, gradients and parameters of one dtype, and servers that
 update in no time; workers then have no optimizer of their own.
