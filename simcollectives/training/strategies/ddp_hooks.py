@@ -76,7 +76,7 @@ def is_compressed(parameter: Parameter, rank: int) -> bool:
 
 
 def factor_elements(bucket: Bucket, rank: int) -> tuple[int, int, int]:
-    """Elements of a bucket's gradients that are not compressed, of its factors P [n, r], and of its factors Q [m, r]."""
+    """Elements of a bucket's gradients that stay as they are, of its factors P [n, r], and of its factors Q [m, r]."""
     plain = sum(p.elements for p in bucket.parameters if not is_compressed(p, rank))
     sizes = [matrix(p) for p in bucket.parameters if is_compressed(p, rank)]
     ranks = [min(rank, *size) for size in sizes]
