@@ -226,7 +226,7 @@ def _device(context: Context, model: DeviceModel | None, known: Device) -> Devic
         "memory_bandwidth": model.memory_bandwidth,
         "host_link_bandwidth": model.host_link,
     }
-    changes = {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return replace(known, peak_flops=tuple(peak.items()), **changes)
 
 

@@ -35,7 +35,8 @@ class ClusterSettings:
     """What ``cluster:`` says. ``machine`` is None but in its form; ``gamma`` (s/B) is None where it is not written.
 
     ``device`` is the machine's, with what ``device:`` says. ``sizes`` are those of a torus or mesh.
-    ``nics_per_node`` is None where every device has a card of its own; ``pcie_switch`` is its number of GPUs and its bandwidth (B/s).
+    ``nics_per_node`` is None where every device has a card of its own; ``pcie_switch`` is its number of GPUs and its
+    bandwidth (B/s).
     """
 
     form: Form

@@ -80,7 +80,12 @@ class PassModel(Model):
 def _read_model(value: object) -> Any:
     if isinstance(value, str) and value.strip():
         return value
-    forms = {"parameters": UniformModel, "layers": UniformModel, "config": ConfigModel, "tensors": TensorModel}
+    forms: dict[str, type[Model]] = {
+        "parameters": UniformModel,
+        "layers": UniformModel,
+        "config": ConfigModel,
+        "tensors": TensorModel,
+    }
     if isinstance(value, dict):
         for key, model in forms.items():
             if key in value:
