@@ -1,0 +1,1 @@
+"""Training steps: models, memory, programs on streams, and the strategies that shard or replicate."""

@@ -47,7 +47,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Layer:
-    """Modules in forward order. A ``block`` is one of the repeated layers, which recomputation and sharding take whole."""
+    """Modules in forward order. A ``block`` is one of the repeated layers, recomputed and sharded as a whole."""
 
     name: str
     modules: tuple[Module, ...]
