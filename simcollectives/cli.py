@@ -16,6 +16,8 @@ import typer
 from simcollectives.errors import InputError, Problem
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from simcollectives.scenario import Scenario, ScenarioResult
 
 app = typer.Typer(
@@ -79,11 +81,15 @@ def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> N
     """List what scenarios can name."""
     from simcollectives.report import tables
 
-    if what in (Catalogue.STRATEGIES, Catalogue.MODELS):
+    if what is Catalogue.STRATEGIES:
         typer.echo(f"this version has no {what.value}: it times collectives, not training steps")
         return
-    make = tables.algorithm_tables if what is Catalogue.ALGORITHMS else tables.machine_tables
-    tables.show(make(tables.make_console(sys.stdout).width), sys.stdout)
+    makers: dict[Catalogue, Callable[[int], list[RenderableType]]] = {
+        Catalogue.ALGORITHMS: tables.algorithm_tables,
+        Catalogue.MACHINES: tables.machine_tables,
+        Catalogue.MODELS: tables.model_tables,
+    }
+    tables.show(makers[what](tables.make_console(sys.stdout).width), sys.stdout)
 
 
 @app.command()

@@ -5,6 +5,7 @@ embeddings are tied; Qwen2 adds L (n + 2 k) d biases. Reference: transformers 5.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from simcollectives.training.families.config import MOST_LAYERS, Config, size
 from simcollectives.training.families.parts import assemble, attention, chosen, embedding, head, linear, norm
@@ -23,6 +24,7 @@ REGISTERED = (
 class DecoderConfig(Config):
     """Fields that all families of this architecture have, with Llama's defaults."""
 
+    family: ClassVar[str] = "llama"
     vocab_size: int = size(32000)
     hidden_size: int = size(4096)
     intermediate_size: int = size(11008)
@@ -89,6 +91,7 @@ class LlamaConfig(DecoderConfig):
 class MistralConfig(DecoderConfig):
     """Fields of a Mistral config."""
 
+    family: ClassVar[str] = "mistral"
     intermediate_size: int = size(14336)
     num_key_value_heads: int | None = 8
     sliding_window: int | None = 4096
@@ -103,6 +106,7 @@ class MistralConfig(DecoderConfig):
 class Qwen2Config(DecoderConfig):
     """Fields of a Qwen2 config."""
 
+    family: ClassVar[str] = "qwen2"
     vocab_size: int = size(151936)
     intermediate_size: int = size(22016)
     num_key_value_heads: int | None = 32
@@ -123,9 +127,8 @@ class Qwen2Config(DecoderConfig):
 def build(config: DecoderConfig, architecture: str, name: str) -> Model:
     """Return the model of a config."""
     root = model_root(architecture)
-    family = {LlamaConfig: "llama", MistralConfig: "mistral", Qwen2Config: "qwen2"}[type(config)]
     blocks = [_block(config, f"{root}layers.{index}") for index in range(config.num_hidden_layers)]
-    return decoder(config, blocks, decoder_shape(config), family, root, name)
+    return decoder(config, blocks, decoder_shape(config), root, name)
 
 
 def model_root(architecture: str) -> str:
@@ -150,9 +153,7 @@ def decoder_shape(config: DecoderConfig, experts: int = 0, experts_per_token: in
     )
 
 
-def decoder(
-    config: DecoderConfig, blocks: list[Layer], shape: TransformerShape, family: str, root: str, name: str
-) -> Model:
+def decoder(config: DecoderConfig, blocks: list[Layer], shape: TransformerShape, root: str, name: str) -> Model:
     """Return blocks between an embedding, the last norm and a head, which the bare model (no ``root``) lacks."""
     hidden = config.hidden_size
     words = embedding(f"{root}embed_tokens", config.vocab_size, hidden)
@@ -168,7 +169,7 @@ def decoder(
     buffers = [
         Parameter(f"{root}rotary_emb.{buffer}", frequencies, "float32") for buffer in ("inv_freq", "original_inv_freq")
     ]
-    return assemble(name, family, layers, registered, shape, buffers)
+    return assemble(name, config.family, layers, registered, shape, buffers)
 
 
 def attention_modules(config: DecoderConfig, path: str) -> tuple[Module, ...]:

@@ -6,6 +6,7 @@ Reference: transformers 5.24, models/mixtral/modeling_mixtral.py.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from simcollectives.training.families.config import option, size
 from simcollectives.training.families.llama import (
@@ -24,6 +25,7 @@ from simcollectives.training.model import Layer, Model, Module, Parameter
 class MixtralConfig(DecoderConfig):
     """Fields of a Mixtral config."""
 
+    family: ClassVar[str] = "mixtral"
     intermediate_size: int = size(14336)
     num_key_value_heads: int | None = 8
     num_local_experts: int = option(8, "num_experts")
@@ -49,7 +51,7 @@ def build(config: MixtralConfig, architecture: str, name: str) -> Model:
     root = model_root(architecture)
     blocks = [_block(config, f"{root}layers.{index}") for index in range(config.num_hidden_layers)]
     shape = decoder_shape(config, config.num_local_experts, config.num_experts_per_tok)
-    return decoder(config, blocks, shape, "mixtral", root, name)
+    return decoder(config, blocks, shape, root, name)
 
 
 def _block(config: MixtralConfig, path: str) -> Layer:
