@@ -16,6 +16,8 @@ import typer
 from simcollectives.errors import InputError, Problem
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from simcollectives.scenario import AnyScenario, ScenarioResult
 
 app = typer.Typer(
@@ -79,12 +81,13 @@ def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> N
     """List what scenarios can name."""
     from simcollectives.report import tables
 
-    make = {
+    makers: dict[Catalogue, Callable[[int], list[RenderableType]]] = {
         Catalogue.ALGORITHMS: tables.algorithm_tables,
         Catalogue.STRATEGIES: tables.strategy_tables,
         Catalogue.MACHINES: tables.machine_tables,
-    }[what]
-    tables.show(make(tables.make_console(sys.stdout).width), sys.stdout)
+        Catalogue.MODELS: tables.model_tables,
+    }
+    tables.show(makers[what](tables.make_console(sys.stdout).width), sys.stdout)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -30,13 +29,20 @@ _SHARED = {kind.name: kind.json_schema for kind in (*POINT_KEYS.values(), RATIO,
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of scenario files."""
-    described = TypeAdapter(ScenarioModel | TrainingFile).json_schema(by_alias=True, schema_generator=_Generator)
-    definitions = {**_SHARED, **_with_shared(described.pop("$defs"))}
+    """Return the JSON Schema (draft 2020-12) of scenario files: of a training step where there is ``training:``."""
+    models = {"then": TrainingFile, "else": ScenarioModel}
+    described = {
+        how: model.model_json_schema(by_alias=True, schema_generator=_Generator) for how, model in models.items()
+    }
+    definitions = dict(_SHARED)
+    for one in described.values():
+        definitions |= _with_shared(one.pop("$defs"))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_with_shared(described),
         "title": "simcollectives scenario",
+        "type": "object",
+        "if": {"required": ["training"]},
+        **_with_shared(described),
         "$defs": definitions,
     }
 

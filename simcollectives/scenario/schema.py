@@ -4,7 +4,7 @@
 is decided by its keys before a model sees it, so that an error is always about one form.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -46,19 +46,23 @@ class CollectiveModel(Model):
     root: Rank | None = Field(None, description="Of broadcast and reduce; rank 0 where it is left out")
 
 
-def _point_properties(schema: JsonSchema) -> None:
-    """Describe the keys of a point beside a model's own."""
-    properties = schema.setdefault("properties", {})
-    for name, kind in POINT_KEYS.items():
-        properties.setdefault(name, kind.json_schema)
-    schema["patternProperties"] = {OPTION_KEY: {"type": ["integer", "string"]}}
-    schema["additionalProperties"] = False
+def point_properties(keys: Mapping[str, Kind]) -> Callable[[JsonSchema], None]:
+    """Return what describes the keys of a point beside a model's own."""
+
+    def describe(schema: JsonSchema) -> None:
+        properties = schema.setdefault("properties", {})
+        for name, kind in keys.items():
+            properties.setdefault(name, kind.json_schema)
+        schema["patternProperties"] = {OPTION_KEY: {"type": ["integer", "string", "boolean"]}}
+        schema["additionalProperties"] = False
+
+    return describe
 
 
 class PointModel(BaseModel):
     """A mapping that may also hold keys of a point; these are checked apart."""
 
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True, json_schema_extra=_point_properties)
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True, json_schema_extra=point_properties(POINT_KEYS))
 
 
 class SelectorModel(PointModel):
@@ -173,7 +177,7 @@ def _one_sweep(keys: Mapping[str, Kind]) -> JsonSchema:
         ]
         return {"oneOf": [{"type": "array", "items": item, "minItems": 1}, *ranges]}
 
-    option = values({"type": ["integer", "string"]})
+    option = values({"type": ["integer", "string", "boolean"]})
     return {
         "type": "object",
         "properties": {name: values(kind.json_schema) for name, kind in keys.items()},

@@ -7,7 +7,7 @@ from typing import Any
 from simcollectives.algorithms import find_algorithm, resolve_options
 from simcollectives.engines import DTYPES
 from simcollectives.errors import InputError
-from simcollectives.interop.huggingface import read_config
+from simcollectives.interop.huggingface import read_model
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.scenario.context import Context, unknown_key
 from simcollectives.scenario.places import Path, place_text
@@ -79,8 +79,10 @@ def _model(context: Context, written: Any) -> tuple[Model | None, tuple[str, ...
             return tensor_model("tensors", [Parameter(name, tuple(s)) for name, s in written.tensors.items()]), ()
         if isinstance(written, ConfigModel):
             file = FilePath(context.document.source).parent / written.config
-            config = read_config(file)
-            return config.model, config.notes
+            built = read_model(file)
+            assumed = ", ".join(f"{field} {value}" for field, value in built.assumed)
+            notes = (f"{file.name} leaves out {assumed}: the defaults of transformers are taken",) if assumed else ()
+            return built.model, (*built.warnings, *notes)
         return load_model(written), ()
     except InputError as error:
         context.add_error((*path, "config") if isinstance(written, ConfigModel) else path, error)

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import Field, PlainValidator, WithJsonSchema, create_model
+from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
 
 from simcollectives.engines import DTYPES
+from simcollectives.scenario.keys import POINT_KEYS
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema import (
     CrossoverModel,
@@ -13,6 +14,7 @@ from simcollectives.scenario.schema import (
     PointModel,
     RatioModel,
     bound_fields,
+    point_properties,
     sweep_schema,
 )
 from simcollectives.scenario.schema_cluster import AnyCluster
@@ -162,8 +164,13 @@ class TrainingModel(Model):
     )
 
 
+_POINTS = ConfigDict(json_schema_extra=point_properties({**POINT_KEYS, **TRAINING_KEYS}))
+
+
 class StepSelector(PointModel):
     """One step: a strategy of the scenario, at a point."""
+
+    model_config = _POINTS
 
     strategy: StrategyReference | None = Field(None, description="May be left out where there is one")
 
@@ -171,6 +178,7 @@ class StepSelector(PointModel):
 class StepOrder(OrderModel):
     """The values of these strategies are in strictly increasing order."""
 
+    model_config = _POINTS
     order: list[StrategyReference] = Field(min_length=2)
     of: Literal[tuple(TRAINING_METRICS)] = "step_seconds"  # type: ignore[valid-type]
 
@@ -178,6 +186,7 @@ class StepOrder(OrderModel):
 class StepRatio(RatioModel):
     """The metric of the first step over that of the second is within a bound."""
 
+    model_config = _POINTS
     ratio: list[StepSelector] = Field(min_length=2, max_length=2)  # type: ignore[assignment]
     of: Literal[tuple(TRAINING_METRICS)] = "step_seconds"  # type: ignore[valid-type]
 
@@ -185,7 +194,14 @@ class StepRatio(RatioModel):
 class StepCrossover(CrossoverModel):
     """The step times of two strategies are equal at exactly one value of a key, which is within a bound."""
 
+    model_config = _POINTS
     crossover: list[StrategyReference] = Field(min_length=2, max_length=2)
+
+
+class StepExpectation(ExpectationModel):
+    """What every expectation about a step may have."""
+
+    model_config = _POINTS
 
 
 def _metric_models() -> dict[str, type[ExpectationModel]]:
@@ -193,7 +209,7 @@ def _metric_models() -> dict[str, type[ExpectationModel]]:
     for name, kind in TRAINING_METRICS.items():
         fields: dict[str, Any] = {name: (StepSelector, ...), **bound_fields(kind)}
         about = f"{name} of one step is within a bound."
-        models[name] = create_model(f"Expect_step_{name}", __base__=ExpectationModel, __doc__=about, **fields)
+        models[name] = create_model(f"Expect_step_{name}", __base__=StepExpectation, __doc__=about, **fields)
     return models
 
 
