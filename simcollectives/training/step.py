@@ -11,7 +11,7 @@ from simcollectives.training.program import Program
 from simcollectives.training.setup import Training
 from simcollectives.training.strategies.table import find_strategy, resolve_strategy_options
 from simcollectives.training.streams import play
-from simcollectives.training.timeline import Span, StepTimeline, peak, total, union, without
+from simcollectives.training.timeline import Span, StepTimeline, most_of_each, peak, total, union, without
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,11 @@ class Step:
     collectives: tuple[IssuedCollective, ...]
     timeline: StepTimeline
     warnings: tuple[str, ...] = ()
+
+    @property
+    def most_bytes(self) -> Mapping[str, int]:
+        """The most that each item of the memory takes at any time."""
+        return most_of_each(self.timeline.memory)
 
     @property
     def overlap(self) -> float | None:
