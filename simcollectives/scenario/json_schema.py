@@ -7,6 +7,7 @@ from pydantic_core import core_schema
 
 from simcollectives.scenario.keys import FACTOR, NUMBER, POINT_KEYS, RATIO
 from simcollectives.scenario.schema import ScenarioModel
+from simcollectives.scenario.schema_values import Model
 from simcollectives.scenario.training.schema import TrainingFile
 
 
@@ -30,7 +31,7 @@ _SHARED = {kind.name: kind.json_schema for kind in (*POINT_KEYS.values(), RATIO,
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of scenario files: of a training step where there is ``training:``."""
-    models = {"then": TrainingFile, "else": ScenarioModel}
+    models: dict[str, type[Model]] = {"then": TrainingFile, "else": ScenarioModel}
     described = {
         how: model.model_json_schema(by_alias=True, schema_generator=_Generator) for how, model in models.items()
     }

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simcollectives.errors import InputError, Problem
 from simcollectives.training.pricing import Choice, Pricer
 from simcollectives.training.program import Program
 from simcollectives.training.setup import Training
@@ -93,7 +92,6 @@ def simulate_step(
     """
     found = find_strategy(strategy)
     resolved = resolve_strategy_options(found, options)
-    _check_slow(training)
     if pricer is None:
         pricer = Pricer(training.cluster, {**(choices or {}), **found.choices(resolved)})
     program = found.program(training, resolved)
@@ -119,21 +117,6 @@ def simulate_step(
         timeline=timeline,
         warnings=found.warnings(training, resolved),
     )
-
-
-def _check_slow(training: Training) -> None:
-    problems = [
-        Problem("slow", f"rank {rank} is unreachable; ranks are 0 to {training.world_size - 1}")
-        for rank in training.slow
-        if not 0 <= rank < training.world_size
-    ]
-    problems += [
-        Problem("slow", f"{factor!r} is not a factor on the compute of rank {rank}; it must be more than 0")
-        for rank, factor in training.slow.items()
-        if not 0 < factor < float("inf")
-    ]
-    if problems:
-        raise InputError(problems)
 
 
 def _programs(program: Program, training: Training) -> dict[int, Program]:

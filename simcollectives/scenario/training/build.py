@@ -12,14 +12,11 @@ from simcollectives.scenario.keys import point_text
 from simcollectives.scenario.training.keys import TRAINING_KEYS
 from simcollectives.scenario.training.types import TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Point
-from simcollectives.training.activations import activations
-from simcollectives.training.compute import seconds_from_flops, seconds_from_layers
+from simcollectives.training.prepare import prepare_training
 from simcollectives.training.pricing import Choice, default_choices
 from simcollectives.training.setup import Training
 from simcollectives.training.strategies.table import find_strategy, resolve_strategy_options
 from simcollectives.training.workload import Workload
-from simcollectives.training.workload import check_fits as check_sequence
-from simcollectives.units import format_flops_per_second
 
 
 def settings_at(training: TrainingSettings, point: Point) -> TrainingSettings:
@@ -43,25 +40,18 @@ def workload_of(training: TrainingSettings) -> Workload:
     """Return what one micro-batch asks of the model.
 
     Raises:
-        InputError: no sequence is given, or the model has no positions for it.
+        InputError: no sequence is given.
     """
     if training.sequence is None:
         remedy = "write sequence: 4096 under training:, or sweep it"
         raise InputError([Problem("sequence", f"no sequence is given; {remedy}")])
-    workload = Workload(
+    return Workload(
         training.micro_batch,
         training.sequence,
         training.recomputation,
         training.attention_kernel,
         training.attention_flops,
     )
-    check_sequence(training.model, workload)
-    return workload
-
-
-def peak_flops(cluster: Cluster, dtype: str) -> float | None:
-    """Return the peak FLOP/s of a device, or None where it is not known."""
-    return dict(cluster.device.peak_flops).get(dtype)
 
 
 def build_training(training: TrainingSettings, cluster: Cluster) -> Training:
@@ -70,37 +60,16 @@ def build_training(training: TrainingSettings, cluster: Cluster) -> Training:
     Raises:
         InputError: the device's peak is not known, batch numbers contradict each other, or a sequence is too long.
     """
-    problems = []
-    peak = peak_flops(cluster, training.precision.compute)
-    if training.mfu is not None and peak is None:
-        known = {name: format_flops_per_second(value) for name, value in cluster.device.peak_flops}
-        has = f"it has {', '.join(f'{name} {value}' for name, value in known.items())}; " if known else ""
-        dtype = training.precision.compute
-        remedy = f"write device: {{peak: {{{dtype}: 989 TFLOP/s}}}} under cluster:, or layer_seconds:"
-        problems.append(Problem("mfu", f"the device has no known peak for {dtype}; {has}{remedy}"))
-    batch = training.micro_batch * training.accumulation * cluster.world_size
-    if training.train_batch is not None and training.train_batch != batch:
-        product = f"{training.micro_batch} x {training.accumulation} x {cluster.world_size} = {batch}"
-        rule = "micro_batch x accumulation x world size"
-        problems.append(Problem("train_batch", f"{training.train_batch} is not {rule}, {product}; change one of them"))
-    if problems:
-        raise InputError(problems)
-    workload = workload_of(training)
-    if training.mfu is not None and peak is not None:
-        seconds = seconds_from_flops(training.model, workload, peak * training.mfu)
-    else:
-        seconds = seconds_from_layers(training.model, workload, training.layer_seconds)
-    kept = activations(training.model, workload, training.precision.compute)
-    return Training(
-        model=training.model,
-        cluster=cluster,
-        micro_batch=training.micro_batch,
-        sequence=workload.sequence,
-        seconds=seconds,
+    return prepare_training(
+        training.model,
+        cluster,
+        workload_of(training),
+        mfu=training.mfu,
+        layer_seconds=training.layer_seconds,
         accumulation=training.accumulation,
+        train_batch=training.train_batch,
         precision=training.precision,
         optimizer=training.optimizer,
-        activations=kept.by_layer,
         iteration=training.iteration,
         slow=training.slow,
     )
@@ -137,9 +106,6 @@ class TrainingFits:
             settings = settings_at(self.training, point)
             cluster = build_cluster(self.cluster, point)
             build_training(settings, cluster)
-            outside = [rank for rank in settings.slow if rank >= cluster.world_size]
-            if outside:
-                return f"slow rank {outside[0]} is unreachable; ranks are 0 to {cluster.world_size - 1}"
             choices = {**default_choices(cluster), **choices_at(settings, entry, point)}
             for collective in ("all_reduce", "broadcast"):
                 name, options = choices[collective]

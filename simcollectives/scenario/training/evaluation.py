@@ -12,7 +12,6 @@ from simcollectives.scenario.training.build import (
     build_training,
     choices_at,
     options_at,
-    peak_flops,
     settings_at,
     workload_of,
 )
@@ -21,6 +20,7 @@ from simcollectives.scenario.training.types import TrainingScenario, TrainingSet
 from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
 from simcollectives.training.flops import model_flops, utilisation
 from simcollectives.training.passes import ACTIVATIONS, GRADIENTS, MODEL_STATES, OPTIMIZER, PARAMETERS
+from simcollectives.training.prepare import peak_flops
 from simcollectives.training.pricing import Pricer
 from simcollectives.training.step import Step, simulate_step
 from simcollectives.training.strategies.table import find_strategy, label_of

@@ -205,7 +205,7 @@ class StepExpectation(ExpectationModel):
 
 
 def _metric_models() -> dict[str, type[ExpectationModel]]:
-    models = {}
+    models: dict[str, type[ExpectationModel]] = {}
     for name, kind in TRAINING_METRICS.items():
         fields: dict[str, Any] = {name: (StepSelector, ...), **bound_fields(kind)}
         about = f"{name} of one step is within a bound."
