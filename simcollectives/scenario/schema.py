@@ -80,7 +80,7 @@ class OrderModel(ExpectationModel):
     of: Literal[tuple(METRICS)] = Field("seconds", description="The metric compared")  # type: ignore[valid-type]
 
 
-def _bounds(kind: Kind) -> dict[str, Any]:
+def bound_fields(kind: Kind) -> dict[str, Any]:
     """Return the fields of a bound in the unit of `kind`, of which one of the first four is given."""
     value = Annotated[float, reader(kind), WithJsonSchema(kind.json_schema)]
     pair = Annotated[list[value], Field(min_length=2, max_length=2)]
@@ -91,7 +91,7 @@ def _bounds(kind: Kind) -> dict[str, Any]:
 def _metric_models() -> dict[str, type[ExpectationModel]]:
     models = {}
     for name, kind in METRICS.items():
-        fields: dict[str, Any] = {name: (SelectorModel, ...), **_bounds(kind)}
+        fields: dict[str, Any] = {name: (SelectorModel, ...), **bound_fields(kind)}
         about = f"{name} of one run is within a bound."
         models[name] = create_model(f"Expect_{name}", __base__=ExpectationModel, __doc__=about, **fields)
     return models
