@@ -152,3 +152,8 @@ def test_models_without_a_shape_say_why_nothing_is_counted() -> None:
 def test_sequences_longer_than_the_learned_positions_are_refused() -> None:
     with pytest.raises(InputError, match="learned positions for 1024"):
         activations(load_model("gpt2"), Workload(1, 1025))
+
+
+def test_an_unknown_dtype_is_refused() -> None:
+    with pytest.raises(InputError, match='"bf16" is not known; write one of float64, .*bfloat16'):
+        activations(load_model("gpt2"), Workload(1, 8), "bf16")
