@@ -18,7 +18,7 @@ from simcollectives.errors import InputError, Problem
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from simcollectives.scenario import Scenario, ScenarioResult
+    from simcollectives.scenario import AnyScenario, ScenarioResult
 
 app = typer.Typer(
     add_completion=False,
@@ -81,11 +81,9 @@ def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> N
     """List what scenarios can name."""
     from simcollectives.report import tables
 
-    if what is Catalogue.STRATEGIES:
-        typer.echo(f"this version has no {what.value}: it times collectives, not training steps")
-        return
     makers: dict[Catalogue, Callable[[int], list[RenderableType]]] = {
         Catalogue.ALGORITHMS: tables.algorithm_tables,
+        Catalogue.STRATEGIES: tables.strategy_tables,
         Catalogue.MACHINES: tables.machine_tables,
         Catalogue.MODELS: tables.model_tables,
     }
@@ -166,7 +164,7 @@ def _run_all(paths: Sequence[Path], *, as_json: bool, checks_only: bool, output:
     return code
 
 
-def _load_all(paths: Sequence[Path]) -> tuple[list["Scenario"], ExitCode]:
+def _load_all(paths: Sequence[Path]) -> tuple[list["AnyScenario"], ExitCode]:
     from simcollectives.scenario import load_scenario
 
     scenarios, code = [], ExitCode.DONE
@@ -179,7 +177,7 @@ def _load_all(paths: Sequence[Path]) -> tuple[list["Scenario"], ExitCode]:
     return scenarios, code
 
 
-def _check_folders(scenarios: Sequence["Scenario"]) -> None:
+def _check_folders(scenarios: Sequence["AnyScenario"]) -> None:
     """Refuse scenarios whose files would land in one folder.
 
     Raises:
@@ -199,7 +197,7 @@ def _check_folders(scenarios: Sequence["Scenario"]) -> None:
         raise InputError(problems)
 
 
-def _run_one(scenario: "Scenario", output: Path | None) -> tuple["ScenarioResult | None", ExitCode]:
+def _run_one(scenario: "AnyScenario", output: Path | None) -> tuple["ScenarioResult | None", ExitCode]:
     """Run one scenario and write its files; what an interrupt leaves finished is kept."""
     from simcollectives.scenario import run_scenario
 

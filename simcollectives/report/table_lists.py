@@ -12,6 +12,8 @@ from simcollectives.cluster import FullMesh, Wiring
 from simcollectives.cluster.machines import Machine, list_machines
 from simcollectives.report.text import NOTHING, Column, TextTable, caption, fitted, heading, spaced
 from simcollectives.training.catalogue import NamedModel, list_models
+from simcollectives.training.strategies.table import STRATEGIES
+from simcollectives.training.strategies.types import Strategy
 from simcollectives.units import format_bandwidth, format_bytes, format_flops_per_second, format_seconds
 
 _SYMBOLS = (
@@ -43,7 +45,22 @@ def _algorithm_block(algorithm: Algorithm) -> list[RenderableType]:
 def option_text(option: Any) -> str:
     """Return an option as text: name, what it is, choices, default."""
     choices = f"; {' or '.join(option.choices)}" if option.choices else ""
-    return f"{option.name}: {option.summary}{choices}; default {option.default}"
+    default = "none" if option.default is None else option.default
+    default = str(default).lower() if isinstance(default, bool) else default
+    return f"{option.name}: {option.summary}{choices}; default {default}"
+
+
+def strategy_tables(width: int, strategies: Sequence[Strategy] = STRATEGIES) -> list[RenderableType]:
+    """Return every training strategy with what it does, its options and its reference."""
+    del width
+    return spaced([_strategy_block(strategy) for strategy in strategies])
+
+
+def _strategy_block(strategy: Strategy) -> list[RenderableType]:
+    lines = [f"reference: {strategy.reference}"]
+    lines += [f"option {option_text(option)}" for option in strategy.options]
+    name = Text.assemble((strategy.name, "bold cyan"), f": {strategy.summary}")
+    return [name, *(Padding(Text(line), (0, 0, 0, 4), expand=False) for line in lines)]
 
 
 def machine_tables(width: int, machines: Sequence[Machine] | None = None) -> list[RenderableType]:

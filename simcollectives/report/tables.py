@@ -7,7 +7,7 @@ from rich.text import Text
 
 from simcollectives.report.table_checks import checks_blocks, measured_blocks
 from simcollectives.report.table_fastest import fastest_blocks
-from simcollectives.report.table_lists import algorithm_tables, machine_tables, model_tables
+from simcollectives.report.table_lists import algorithm_tables, machine_tables, model_tables, strategy_tables
 from simcollectives.report.table_results import results_blocks
 from simcollectives.report.text import Block, heading, html, make_console, rendered, show
 from simcollectives.scenario import ScenarioResult
@@ -27,6 +27,7 @@ __all__ = [
     "result_tables",
     "results_blocks",
     "show",
+    "strategy_tables",
     "warnings_text",
 ]
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from simcollectives.cluster import Change, Device, Level, Link, load_machine
-from simcollectives.engines import DTYPES
 from simcollectives.errors import ClusterError
 from simcollectives.scenario.build import COUNTS, build_cluster, levels_of, noun
 from simcollectives.scenario.context import EXAMPLES, Context
@@ -216,11 +215,7 @@ def _device(context: Context, model: DeviceModel | None, known: Device) -> Devic
     path = (*PATH, "device")
     if not model.model_fields_set:
         context.add(path, "nothing is said of the device; write {peak: {bfloat16: 989 TFLOP/s}, memory: 80 GB}")
-    peak = dict(known.peak_flops)
-    for dtype, flops in (model.peak or {}).items():
-        if dtype not in DTYPES:
-            context.add((*path, "peak", dtype), f"unknown dtype; {suggestion(dtype, list(DTYPES), 'known dtypes')}")
-        peak[dtype] = flops
+    peak = {**dict(known.peak_flops), **(model.peak or {})}
     given = {
         "memory_bytes": model.memory,
         "memory_bandwidth": model.memory_bandwidth,

@@ -1,9 +1,10 @@
 """The shape of the section ``cluster:``: one model for each of its forms."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from simcollectives.engines import DTYPES
 from simcollectives.scenario.schema_values import (
     Bandwidth,
     Bytes,
@@ -58,7 +59,7 @@ class LeafModel(Model):
 class DeviceModel(Model):
     """What a device can do, where no machine says it."""
 
-    peak: dict[str, FlopsPerSecond] | None = Field(
+    peak: dict[Literal[tuple(DTYPES)], FlopsPerSecond] | None = Field(  # type: ignore[valid-type]
         None, description="Dense matrix products, by dtype", examples=[{"bfloat16": "989 TFLOP/s"}]
     )
     memory: Bytes | None = Field(None, examples=["80 GB"])

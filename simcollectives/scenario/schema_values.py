@@ -25,6 +25,7 @@ from simcollectives.scenario.keys import (
     SECONDS_PER_BYTE,
     SEED,
     SEEDS,
+    SIZE,
     JsonSchema,
     Kind,
 )
@@ -57,6 +58,7 @@ Factor = Annotated[float, reader(FACTOR), WithJsonSchema(FACTOR.json_schema)]
 FlopsPerSecond = Annotated[float, reader(FLOPS_PER_SECOND), WithJsonSchema(FLOPS_PER_SECOND.json_schema)]
 Number = Annotated[float, reader(NUMBER), WithJsonSchema(NUMBER.json_schema)]
 Count = Annotated[int, reader(COUNT), WithJsonSchema(COUNT.json_schema)]
+Size = Annotated[int, reader(SIZE), WithJsonSchema(SIZE.json_schema)]
 Seed = Annotated[int, reader(SEED), WithJsonSchema(SEED.json_schema)]
 Seeds = Annotated[int, reader(SEEDS), WithJsonSchema(SEEDS.json_schema)]
 Rank = Annotated[int, reader(INDEX), WithJsonSchema(INDEX.json_schema)]

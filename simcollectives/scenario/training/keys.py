@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from simcollectives.scenario.keys import ANY_BYTES, ANY_SECONDS, COUNT, NUMBER, RATIO, Kind
+from simcollectives.scenario.keys import ANY_BYTES, ANY_SECONDS, NUMBER, RATIO, SIZE, Kind
 
 TRAINING_KEYS: Mapping[str, Kind] = {
-    "micro_batch": COUNT,
-    "sequence": COUNT,
-    "accumulation": COUNT,
+    "micro_batch": SIZE,
+    "sequence": SIZE,
+    "accumulation": SIZE,
     "mfu": RATIO,
 }
 """Keys of a point beside those of the cluster and the options of strategies, as in ``ddp.bucket_cap``."""

@@ -1,10 +1,11 @@
 """The shape of the section ``training:`` and of what an expectation about a step may say."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union
 
-from pydantic import Field, PlainValidator, WithJsonSchema, create_model
+from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
 
 from simcollectives.engines import DTYPES
+from simcollectives.scenario.keys import POINT_KEYS
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema import (
     CrossoverModel,
@@ -13,19 +14,23 @@ from simcollectives.scenario.schema import (
     PointModel,
     RatioModel,
     bound_fields,
+    point_properties,
+    sweep_schema,
 )
+from simcollectives.scenario.schema_cluster import AnyCluster
 from simcollectives.scenario.schema_values import (
-    Count,
     Model,
     RankFactors,
     Ratio,
     Reference,
     Seconds,
+    Size,
     custom_error,
     reference_reader,
 )
-from simcollectives.scenario.training.keys import TRAINING_METRICS
+from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
 from simcollectives.training.setup import OPTIMIZERS
+from simcollectives.training.workload import AttentionFlops, AttentionKernel, Recomputation
 
 _REFERENCE_SCHEMA = {
     "oneOf": [
@@ -45,9 +50,9 @@ StrategyReference = Annotated[
 class UniformModel(Model):
     """So many parameters in equal layers of equal tensors."""
 
-    parameters: Count | float = Field(description="In all", examples=[1.3e9])
-    layers: Count = Field(examples=[24])
-    tensors_per_layer: Count = Field(1, examples=[16])
+    parameters: float = Field(description="In all", examples=[1.3e9])
+    layers: Size = Field(examples=[24])
+    tensors_per_layer: Size = Field(1, examples=[16])
 
 
 class ConfigModel(Model):
@@ -59,7 +64,7 @@ class ConfigModel(Model):
 class TensorModel(Model):
     """A plain list of tensors in registration order."""
 
-    tensors: dict[str, list[Count]] = Field(min_length=1, examples=[{"wte.weight": [50257, 768]}])
+    tensors: dict[str, list[Size]] = Field(min_length=1, examples=[{"wte.weight": [50257, 768]}])
 
 
 class OptimizerModel(Model):
@@ -131,10 +136,10 @@ class TrainingModel(Model):
     model: AnyModel = Field(examples=["llama-3-8b"])
     strategy: StrategyReference | None = Field(None, description="How it is trained")
     strategies: list[StrategyReference] | None = Field(None, min_length=1, description="Several, to be compared")
-    sequence: Count | None = Field(None, description="Tokens of a sequence", examples=[4096])
-    micro_batch: Count = Field(1, description="Sequences of a rank in one pass")
-    accumulation: Count = Field(1, description="Micro-batches of a step")
-    train_batch: Count | None = Field(
+    sequence: Size | None = Field(None, description="Tokens of a sequence", examples=[4096])
+    micro_batch: Size = Field(1, description="Sequences of a rank in one pass")
+    accumulation: Size = Field(1, description="Micro-batches of a step")
+    train_batch: Size | None = Field(
         None, description="Sequences of a step on all ranks; checked: micro_batch x accumulation x world size"
     )
     dtype: Literal[tuple(DTYPES)] = Field("bfloat16", description="Of the matrix products")  # type: ignore[valid-type]
@@ -149,8 +154,9 @@ class TrainingModel(Model):
     layer_seconds: dict[str, PassModel] | None = Field(
         None, description='Measured, by layer, or "block" for every block; instead of mfu'
     )
-    attention: Literal["causal", "full"] | None = Field(None, description="FLOPs counted; the model's own if left out")
-    recompute: Literal["none", "selective", "full"] = Field("none", description="What the backward computes again")
+    recomputation: Recomputation = Field("none", description="What the backward computes again")
+    attention_kernel: AttentionKernel = Field("flash", description="Whether attention keeps its weights (eager)")
+    attention_flops: AttentionFlops = Field("full", description="Every pair of tokens, or half where it is causal")
     step: Iteration = Field(None, description="first, steady (the default), or a number")
     slow: RankFactors | None = Field(None, description="Factor on the compute of ranks", examples=[{"3": "120%"}])
     collectives: dict[str, StrategyReference] | None = Field(
@@ -158,8 +164,13 @@ class TrainingModel(Model):
     )
 
 
+_POINTS = ConfigDict(json_schema_extra=point_properties({**POINT_KEYS, **TRAINING_KEYS}))
+
+
 class StepSelector(PointModel):
     """One step: a strategy of the scenario, at a point."""
+
+    model_config = _POINTS
 
     strategy: StrategyReference | None = Field(None, description="May be left out where there is one")
 
@@ -167,6 +178,7 @@ class StepSelector(PointModel):
 class StepOrder(OrderModel):
     """The values of these strategies are in strictly increasing order."""
 
+    model_config = _POINTS
     order: list[StrategyReference] = Field(min_length=2)
     of: Literal[tuple(TRAINING_METRICS)] = "step_seconds"  # type: ignore[valid-type]
 
@@ -174,6 +186,7 @@ class StepOrder(OrderModel):
 class StepRatio(RatioModel):
     """The metric of the first step over that of the second is within a bound."""
 
+    model_config = _POINTS
     ratio: list[StepSelector] = Field(min_length=2, max_length=2)  # type: ignore[assignment]
     of: Literal[tuple(TRAINING_METRICS)] = "step_seconds"  # type: ignore[valid-type]
 
@@ -181,15 +194,22 @@ class StepRatio(RatioModel):
 class StepCrossover(CrossoverModel):
     """The step times of two strategies are equal at exactly one value of a key, which is within a bound."""
 
+    model_config = _POINTS
     crossover: list[StrategyReference] = Field(min_length=2, max_length=2)
 
 
+class StepExpectation(ExpectationModel):
+    """What every expectation about a step may have."""
+
+    model_config = _POINTS
+
+
 def _metric_models() -> dict[str, type[ExpectationModel]]:
-    models = {}
+    models: dict[str, type[ExpectationModel]] = {}
     for name, kind in TRAINING_METRICS.items():
         fields: dict[str, Any] = {name: (StepSelector, ...), **bound_fields(kind)}
         about = f"{name} of one step is within a bound."
-        models[name] = create_model(f"Expect_step_{name}", __base__=ExpectationModel, __doc__=about, **fields)
+        models[name] = create_model(f"Expect_step_{name}", __base__=StepExpectation, __doc__=about, **fields)
     return models
 
 
@@ -199,3 +219,19 @@ STEP_MODELS: dict[str, type[ExpectationModel]] = {
     "order": StepOrder,
     **_metric_models(),
 }
+
+
+TrainingSweeps = Annotated[Any, WithJsonSchema(sweep_schema(TRAINING_KEYS))]
+AnyStepExpectation: Any = Union[tuple(STEP_MODELS.values())]  # noqa: UP007
+
+
+class TrainingFile(Model):
+    """A question to the simulator: a cluster, a training step, what to vary, and what is expected."""
+
+    title: str = Field(min_length=1)
+    description: str | None = None
+    cluster: AnyCluster
+    training: TrainingModel
+    sweep: TrainingSweeps | None = None
+    expect: list[AnyStepExpectation] | None = Field(None, description="What must hold")
+    timeline: StepSelector | list[StepSelector] | None = Field(None, description="Steps to draw, stream by stream")

@@ -2,23 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
-from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Expectation, Selector, Sweep
+from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Expectation, Scenario, Selector, Sweep
 from simcollectives.training.model import Model
 from simcollectives.training.pricing import Choice
 from simcollectives.training.setup import Optimizer, Precision
-
-Attention = Literal["causal", "full"]
-Recompute = Literal["none", "selective", "full"]
+from simcollectives.training.workload import AttentionFlops, AttentionKernel, Recomputation
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
     """What ``training:`` says. Strategies are entries like those of algorithms.
 
-    ``mfu`` is None where ``layer_seconds`` are measured: forward and backward, by layer. ``attention`` is None where it
-    is the model's own. ``iteration`` is None in the steady state. ``choices`` are algorithms by kind of collective.
+    ``mfu`` is None where ``layer_seconds`` are measured: forward and backward, by layer. ``iteration`` is None in the
+    steady state. ``choices`` are algorithms by kind of collective.
     """
 
     model: Model
@@ -31,8 +28,9 @@ class TrainingSettings:
     optimizer: Optimizer = field(default_factory=Optimizer)
     mfu: float | None = None
     layer_seconds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    attention: Attention | None = None
-    recompute: Recompute = "none"
+    recomputation: Recomputation = "none"
+    attention_kernel: AttentionKernel = "flash"
+    attention_flops: AttentionFlops = "full"
     iteration: int | None = None
     slow: Mapping[int, float] = field(default_factory=dict)
     choices: Mapping[str, Choice] = field(default_factory=dict)
@@ -58,4 +56,4 @@ class TrainingScenario:
         return self.training.strategies
 
 
-Base = Mapping[str, Any]
+AnyScenario = Scenario | TrainingScenario
