@@ -155,5 +155,5 @@ def test_sequences_longer_than_the_learned_positions_are_refused() -> None:
 
 
 def test_an_unknown_dtype_is_refused() -> None:
-    with pytest.raises(InputError, match='"bf16" is not known; write one of float64, .*bfloat16'):
+    with pytest.raises(InputError, match=r'"bf16" is not known; write one of float64, .*bfloat16'):
         activations(load_model("gpt2"), Workload(1, 8), "bf16")
