@@ -277,6 +277,8 @@ def _signed(seconds: float) -> str:
 def _why(part: Part, best: Numbers, its: Numbers) -> str:
     if part == "latency":
         each = format_seconds(its.latency_each, 3)
+        if its.collectives <= best.collectives:
+            return f" ({each} for a collective)"
         return f" ({its.collectives} collectives instead of {best.collectives}, each with {each} of latency)"
     if part == "tail":
         return f" (the last collective is of {format_bytes(its.last_bytes)} instead of {format_bytes(best.last_bytes)})"

@@ -81,7 +81,7 @@ def written_step(monkeypatch: pytest.MonkeyPatch, write: Callable[[Builder], Non
         return builder.program()
 
     strategy = Strategy(name="written", summary="by hand", reference="none", program=program)
-    monkeypatch.setattr(table, "STRATEGIES", (strategy,))
+    monkeypatch.setattr(table, "STRATEGIES", (*table.STRATEGIES, strategy))
     given = uniform_training(8000, 2, 2, cluster=Cluster.flat(8, NVLINK), **training)
     return simulate_step(given, "written", pricer=FixedPrices(given.cluster))
 
