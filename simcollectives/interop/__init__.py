@@ -1,1 +1,1 @@
-"""What other tools read and write: a Chrome trace of a training step goes out."""
+"""Other tools' files: what they describe, read into this project's own terms, and a step written in theirs."""

@@ -11,13 +11,10 @@ from simcollectives.training.setup import LayerBytes, Training
 GradientReady = Callable[[Parameter, int], None]
 """Told a parameter whose gradient is complete, and the operation that completed it."""
 
-ACTIVATIONS, GRADIENTS, PARAMETERS, OPTIMIZER, WORKING = (
-    "activations",
-    "gradients",
-    "parameters",
-    "optimizer states",
-    "recomputed activations",
-)
+PARAMETERS, GRADIENTS, OPTIMIZER = "parameters", "gradients", "optimizer states"
+GRADIENT_COPY = "gradients in float32"
+ACTIVATIONS, WORKING = "activations", "recomputed activations"
+MODEL_STATES = (PARAMETERS, GRADIENTS, OPTIMIZER, GRADIENT_COPY)
 
 
 def stand_replicated(builder: Builder, training: Training) -> None:
@@ -97,7 +94,7 @@ def optimizer_step(builder: Builder, training: Training, after: list[int], gradi
         gradients = sum(training.gradient_bytes(p) for p in training.model.parameters)
     copies: list[Item] = []
     if training.optimizer.gradient_copy:
-        copies = [("gradients in float32", 4 * training.model.elements)]
+        copies = [(GRADIENT_COPY, 4 * training.model.elements)]
     frees = [*copies, (GRADIENTS, gradients)] if gradients else copies
     return builder.compute("optimizer", training.memory_seconds(moved), after=after, allocates=copies, frees=frees)
 

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simcollectives.errors import InputError, Problem
 from simcollectives.training.pricing import Choice, Pricer
 from simcollectives.training.program import Program
 from simcollectives.training.setup import Training
 from simcollectives.training.strategies.table import find_strategy, resolve_strategy_options
 from simcollectives.training.streams import play
-from simcollectives.training.timeline import Span, StepTimeline, peak, total, union, without
+from simcollectives.training.timeline import Span, StepTimeline, most_of_each, peak, total, union, without
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,11 @@ class Step:
     warnings: tuple[str, ...] = ()
 
     @property
+    def most_bytes(self) -> Mapping[str, int]:
+        """The most that each item of the memory takes at any time."""
+        return most_of_each(self.timeline.memory)
+
+    @property
     def overlap(self) -> float | None:
         """Share of the communication that runs beside compute."""
         return 1 - self.exposed_seconds / self.communication_seconds if self.communication_seconds > 0 else None
@@ -88,7 +92,6 @@ def simulate_step(
     """
     found = find_strategy(strategy)
     resolved = resolve_strategy_options(found, options)
-    _check_slow(training)
     if pricer is None:
         pricer = Pricer(training.cluster, {**(choices or {}), **found.choices(resolved)})
     program = found.program(training, resolved)
@@ -114,21 +117,6 @@ def simulate_step(
         timeline=timeline,
         warnings=found.warnings(training, resolved),
     )
-
-
-def _check_slow(training: Training) -> None:
-    problems = [
-        Problem("slow", f"rank {rank} is unreachable; ranks are 0 to {training.world_size - 1}")
-        for rank in training.slow
-        if not 0 <= rank < training.world_size
-    ]
-    problems += [
-        Problem("slow", f"{factor!r} is not a factor on the compute of rank {rank}; it must be more than 0")
-        for rank, factor in training.slow.items()
-        if not 0 < factor < float("inf")
-    ]
-    if problems:
-        raise InputError(problems)
 
 
 def _programs(program: Program, training: Training) -> dict[int, Program]:

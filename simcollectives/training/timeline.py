@@ -104,6 +104,16 @@ class Peak:
     items: dict[str, int]
 
 
+def most_of_each(changes: Sequence[Change]) -> dict[str, int]:
+    """Return the most that each item takes at any time."""
+    held: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for change in changes:
+        held[change.item] = held.get(change.item, 0) + change.bytes
+        most[change.item] = max(most.get(change.item, 0), held[change.item])
+    return most
+
+
 def peak(changes: Sequence[Change]) -> Peak:
     """Find the first instant with most memory.
 

@@ -224,6 +224,7 @@ STRATEGY = Strategy(
             'size at which a bucket is closed ("25 MiB"), or a list: the first, the next ..., the last for all others; '
             "without it 1 MiB for the first bucket, 25 MiB for all others",
             _caps,
+            quantity="bytes",
         ),
         choice(
             "bucket_order",

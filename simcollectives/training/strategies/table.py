@@ -4,9 +4,11 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from simcollectives.algorithms import Option
 from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.training.strategies import all_reduce_once, ddp, parameter_server
 from simcollectives.training.strategies.types import Strategy
+from simcollectives.units import QUANTITIES
 
 STRATEGIES: tuple[Strategy, ...] = (
     ddp.STRATEGY,
@@ -28,6 +30,28 @@ def find_strategy(name: str) -> Strategy:
     hint = f"did you mean {near[0]}? " if near else ""
     rule = f"{show_value(name)} is not a strategy; {hint}there are: {', '.join(known)}"
     raise InputError([Problem("strategy", rule)])
+
+
+def label_of(strategy: Strategy, options: Mapping[str, Any]) -> str:
+    """Return the strategy with its options that are not defaults.
+
+    >>> label_of(find_strategy("ddp"), resolve_strategy_options(find_strategy("ddp"), {"bucket_cap": 25e6}))
+    'ddp (bucket_cap: 25 MB)'
+    """
+    shown = []
+    for option in strategy.options:
+        value = options[option.name]
+        if value != option.default:
+            shown.append(f"{option.name}: {_value_text(option, value)}")
+    return f"{strategy.name} ({', '.join(shown)})" if shown else strategy.name
+
+
+def _value_text(option: Option, value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_value_text(option, one) for one in value)}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if option.quantity is None else QUANTITIES[option.quantity].format(value)
 
 
 def resolve_strategy_options(strategy: Strategy, given: Mapping[str, Any] | None) -> dict[str, Any]:
