@@ -251,6 +251,17 @@ def test_the_areas_are_the_memory(name: str) -> None:
     assert sizes[:, column].sum() == sum(change.bytes for change in changes[: middle + 1])
 
 
+def test_an_item_has_one_colour_in_all_pictures() -> None:
+    colours: dict[str, set[str]] = {}
+    for name in ("recomputation", "micro-batches", "a hook", "a lecture's"):
+        for area in memory_figure(step_named(name)).axes[0].collections:
+            item = str(area.get_label()).partition(",")[0]
+            colours.setdefault(item, set()).add(str(area.get_facecolor().tolist()))
+    assert {"parameters", "gradients", "activations", "compressed buckets"} <= set(colours)
+    assert all(len(some) == 1 for some in colours.values())
+    assert len({next(iter(some)) for item, some in colours.items() if item != "compressed buckets"}) == len(colours) - 1
+
+
 def test_the_peak_is_marked_and_named() -> None:
     step = step_named("recomputation")
     figure = memory_figure(step)

@@ -22,7 +22,9 @@ from simcollectives.report.style import (
     set_heading,
     set_ticks,
 )
+from simcollectives.training.passes import ACTIVATIONS, GRADIENT_COPY, GRADIENTS, OPTIMIZER, PARAMETERS, WORKING
 from simcollectives.training.step import Step
+from simcollectives.training.strategies.ddp import BUCKETS
 from simcollectives.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 
 OTHERS = "others"
+_USUAL = (OPTIMIZER, PARAMETERS, BUCKETS, GRADIENTS, ACTIVATIONS, WORKING, GRADIENT_COPY)
 _HEADROOM = 1.22
 _NEAR = 1.7
 """A device's memory is drawn where it is no more than so many times the peak."""
@@ -58,11 +61,11 @@ def draw_memory(axes: "Axes", step: Step) -> None:
         axes.text(0.5, 0.5, f"nothing to draw: {why}", ha="center", transform=axes.transAxes)
         return
     low = np.zeros(len(times))
-    for number, (name, row) in enumerate(zip(names, sizes, strict=True)):
-        colour = GREY if name == OTHERS else COLOURS[number % len(COLOURS)]
+    colours = _colours(names)
+    for name, row in zip(names, sizes, strict=True):
         at_peak = step.memory.get(name, 0) if name != OTHERS else step.peak_bytes - _named(step, names)
         label = plain(f"{name}, {format_bytes(at_peak, 3, family='binary')} at the peak")
-        axes.fill_between(times, low, low + row, step="post", color=colour, linewidth=0, label=label)
+        axes.fill_between(times, low, low + row, step="post", color=colours[name], linewidth=0, label=label)
         low = low + row
     capacity = step.training.cluster.device.memory_bytes
     near = capacity is not None and capacity <= _NEAR * step.peak_bytes
@@ -103,6 +106,13 @@ def held(step: Step) -> tuple[list[str], FloatArray, FloatArray]:
     moves = sizes.max(axis=1) - sizes.min(axis=1)
     order = sorted(range(len(items)), key=lambda number: (moves[number], -sizes[number].max()))
     return [items[number] for number in order], times, sizes[order]
+
+
+def _colours(names: Sequence[str]) -> dict[str, str]:
+    """An item has one colour in all pictures; what is not among the usual ones takes colours that are free."""
+    usual = dict(zip(_USUAL, COLOURS, strict=False))
+    free = iter(colour for colour in COLOURS if colour not in {usual[name] for name in names if name in usual})
+    return {name: GREY if name == OTHERS else usual[name] if name in usual else next(free) for name in names}
 
 
 def _named(step: Step, names: Sequence[str]) -> int:

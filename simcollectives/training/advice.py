@@ -278,11 +278,13 @@ def _why(part: Part, best: Numbers, its: Numbers) -> str:
     if part == "latency":
         each = format_seconds(its.latency_each, 3)
         if its.collectives <= best.collectives:
-            return f" ({each} for a collective)"
+            return f" (more of it is exposed; a collective has {each})"
         return f" ({its.collectives} collectives instead of {best.collectives}, each with {each} of latency)"
     if part == "tail":
         return f" (the last collective is of {format_bytes(its.last_bytes)} instead of {format_bytes(best.last_bytes)})"
     if part == "late start" and its.first_start is not None and best.first_start is not None:
-        begins = f"{format_ratio(its.first_start, 3)} of the backward instead of {format_ratio(best.first_start, 3)}"
-        return f" (the first collective starts after {begins})"
+        begins, instead = (format_ratio(numbers.first_start or 0.0, 3) for numbers in (its, best))
+        if its.first_start > best.first_start and begins != instead:
+            return f" (the first collective starts after {begins} of the backward instead of {instead})"
+        return " (collectives before the last end later)"
     return ""

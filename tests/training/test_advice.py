@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from simcollectives.cluster import Cluster, Link
 from simcollectives.errors import InputError
 from simcollectives.training.advice import Advice, advice_lines, advise, explain
+from simcollectives.training.catalogue import load_model
+from simcollectives.training.prepare import prepare_training
 from simcollectives.training.pricing import Pricer
 from simcollectives.training.setup import Precision, Training
 from simcollectives.training.step import Step, simulate_step
+from simcollectives.training.workload import Workload
 from simcollectives.units import format_bytes
 from tests.training.steps import H100, INFINIBAND, NVLINK, SIXTY_FOUR, uniform_training
 
@@ -224,3 +227,17 @@ def test_errors() -> None:
     other = sweep(uniform_training(tokens=2048), [30e6])
     with pytest.raises(InputError, match=r"30000000\.0: the strategy, the model, the cluster or the batch is another"):
         advise([*one, *other])
+
+
+def test_the_text_of_parts_that_have_no_number_to_show() -> None:
+    """Where copies hide collectives: latency that is exposed although there are fewer, and an equal first start."""
+    model = load_model("bert-large-uncased")
+    workload = Workload(16, 512, "selective")
+    precision = Precision("bfloat16", "float32", "float32")
+    training = prepare_training(model, Cluster.machine("dgx-h100", 2), workload, mfu=0.45, precision=precision)
+    advice = advise(sweep(training, [8e6, 16e6], gradient_as_bucket_view=True))
+    best, larger = (advice.numbers_at(cap) for cap in (8e6, 16e6))
+    assert larger.collectives < best.collectives
+    assert larger.first_start == pytest.approx(best.first_start)
+    assert advice.reason_above == "late start"
+    assert "(collectives before the last end later), latency +" in lines(advice)[2]
