@@ -9,10 +9,12 @@ from simcollectives.schedule.types import (
     Regular,
     Round,
     Schedule,
+    compact,
     make_round,
     regular_phases,
     repeated,
     single,
+    spread,
 )
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "Regular",
     "Round",
     "Schedule",
+    "compact",
     "concatenate",
     "embed",
     "find_collective",
@@ -35,4 +38,5 @@ __all__ = [
     "repeated",
     "reverse",
     "single",
+    "spread",
 ]

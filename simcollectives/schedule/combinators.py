@@ -5,7 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from simcollectives.schedule.types import IntArray, Phase, Phases, Regular, Round, make_round, single
+from simcollectives.schedule.types import (
+    Column,
+    IntArray,
+    Phase,
+    Phases,
+    Regular,
+    Round,
+    compact,
+    make_round,
+    single,
+    spread,
+)
 
 
 def _mapped(phases: Phases, change: Callable[[Round], Round], *, regular: bool, scale: int = 1) -> Phases:
@@ -32,7 +43,8 @@ def reverse(phases: Phases) -> Phases:
 
         def round_at(step: int) -> Round:
             r = phase.round_at(last - step)
-            return Round(r.dst, r.src, r.first, r.count, r.stride, ~r.reduce)
+            adds = spread(~compact(r.reduce), len(r.reduce))
+            return Round(r.dst, r.src, r.first, r.count, r.stride, adds)
 
         if regular is not None:
             chunks = regular.chunks
@@ -50,8 +62,10 @@ def concatenate(*parts: Phases) -> Phases:
 def relabel(phases: Phases, ranks: IntArray) -> Phases:
     """Run with rank ``ranks[i]`` in the place of rank i."""
 
+    sender, receiver = _remembering(ranks.__getitem__), _remembering(ranks.__getitem__)
+
     def change(r: Round) -> Round:
-        return Round(ranks[r.src], ranks[r.dst], r.first, r.count, r.stride, r.reduce)
+        return Round(sender(r.src), receiver(r.dst), r.first, r.count, r.stride, r.reduce)
 
     return _mapped(phases, change, regular=False)
 
@@ -62,23 +76,40 @@ def embed(phases: Phases, groups: IntArray, chunk_base: IntArray, chunk_scale: i
     ``groups`` is [group, member]: the rank that plays each member. Chunk c of the phases becomes the ``chunk_scale``
     chunks from ``chunk_base[group] + c * chunk_scale`` on.
     """
-    count_of_groups = len(groups)
+    sender, receiver = (_remembering(lambda members: groups[:, members].reshape(-1)) for _ in range(2))
 
     def change(r: Round) -> Round:
-        if chunk_scale > 1 and np.any((r.stride > 1) & (r.count > 1)):
+        if chunk_scale > 1 and np.any((compact(r.stride) > 1) & (compact(r.count) > 1)):
             r = _one_chunk_a_row(r)
-        rows = len(r.src)
-        group = np.repeat(np.arange(count_of_groups), rows)
         return Round(
-            groups[:, r.src].reshape(-1),
-            groups[:, r.dst].reshape(-1),
-            chunk_base[group] + np.tile(r.first * chunk_scale, count_of_groups),
-            np.tile(r.count * chunk_scale, count_of_groups),
-            np.tile(r.stride if chunk_scale == 1 else np.ones_like(r.stride), count_of_groups),
-            np.tile(r.reduce, count_of_groups),
+            sender(r.src),
+            receiver(r.dst),
+            (chunk_base[:, None] + r.first * chunk_scale).reshape(-1),
+            _tiled(compact(r.count) * chunk_scale, len(r.src), len(groups)),
+            _tiled(compact(r.stride) if chunk_scale == 1 else np.ones(1, dtype=np.int64), len(r.src), len(groups)),
+            _tiled(compact(r.reduce), len(r.src), len(groups)),
         )
 
     return _mapped(phases, change, regular=True, scale=chunk_scale)
+
+
+def _remembering(change: Callable[[IntArray], IntArray]) -> Callable[[IntArray], IntArray]:
+    """Answer with the same array when asked for the same again: rounds that have the ends of the last one stay so."""
+    asked: IntArray | None = None
+    answer: IntArray | None = None
+
+    def remembered(ranks: IntArray) -> IntArray:
+        nonlocal asked, answer
+        if answer is None or asked is not ranks:
+            asked, answer = ranks, change(ranks)
+        return answer
+
+    return remembered
+
+
+def _tiled(column: Column, rows: int, times: int) -> Column:
+    """Return a compact column of ``rows`` rows, ``times`` times in turn."""
+    return spread(column, rows * times) if len(column) == 1 else np.tile(column, times)  # type: ignore[return-value]
 
 
 def _one_chunk_a_row(r: Round) -> Round:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simcollectives.schedule.types import IntArray, Round
+from simcollectives.schedule.types import IntArray, Round, compact, spread
 
 
 def partition(elements: int, chunks: int) -> IntArray:
@@ -61,18 +61,29 @@ class Layout:
         return np.tile(sizes, self.chunks // len(sizes)) if self.period else sizes
 
     def row_elements(self, round_: Round) -> IntArray:
-        """Elements that each row of a round carries."""
+        """Elements that each row of a round carries, held once where all carry the same."""
+        sizes = self._elements(compact(round_.first), compact(round_.count), compact(round_.stride))
+        return spread(sizes, len(round_.src))
+
+    def _elements(self, first: IntArray, count: IntArray, stride: IntArray) -> IntArray:
+        """Elements of rows whose columns broadcast."""
         if self.even:
-            return round_.count * self.floor
+            return count * self.floor
         if self.period:
-            return self._row_elements_by_chunk(round_)
-        longer = -((round_.first - self.remainder) // round_.stride)
-        result: IntArray = round_.count * self.floor + np.clip(longer, 0, round_.count)
+            return self._elements_by_chunk(first, count, stride)
+        longer = -((first - self.remainder) // stride)
+        result: IntArray = count * self.floor + np.minimum(np.maximum(longer, 0), count)
         return result
 
-    def _row_elements_by_chunk(self, round_: Round) -> IntArray:
-        starts = np.concatenate([[0], np.cumsum(round_.count)[:-1]])
-        row = np.repeat(np.arange(len(round_.count)), round_.count)
-        chunk = round_.first[row] + (np.arange(len(row)) - starts[row]) * round_.stride[row]
-        sizes = self.floor + (chunk % self.period < self.remainder)
-        return np.bincount(row, weights=sizes, minlength=len(round_.count)).astype(np.int64)
+    def _elements_by_chunk(self, first: IntArray, count: IntArray, stride: IntArray) -> IntArray:
+        if len(count) == 1 and count[0] == 1:
+            return self._sizes(first)
+        first, count, stride = (np.asarray(column) for column in np.broadcast_arrays(first, count, stride))
+        starts = np.concatenate([[0], np.cumsum(count)[:-1]])
+        row = np.repeat(np.arange(len(count)), count)
+        chunk = first[row] + (np.arange(len(row)) - starts[row]) * stride[row]
+        return np.bincount(row, weights=self._sizes(chunk), minlength=len(count)).astype(np.int64)
+
+    def _sizes(self, chunk: IntArray) -> IntArray:
+        """Elements of some chunks."""
+        return self.floor + (chunk % self.period < self.remainder)

@@ -5,7 +5,7 @@ Rounds are generated afresh each time they are asked for; a schedule of any leng
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from simcollectives.errors import ScheduleError
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+Column = TypeVar("Column", bound=npt.NDArray[Any])
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Round:
 
     Row i carries the chunks ``first[i] + k * stride[i]`` for ``k < count[i]`` from rank ``src[i]`` to rank ``dst[i]``,
     which copies them, or adds them to its own where ``reduce[i]``. All rows of one (src, dst) are one message. A round
-    reads before it writes, and several reductions may hit one chunk.
+    reads before it writes, and several reductions may hit one chunk. Arrays never change once a round is made: two
+    rounds that hold the same array have the same numbers.
     """
 
     src: IntArray
@@ -124,31 +126,51 @@ def make_round(
     Raises:
         ScheduleError: a row sends from a rank to itself.
     """
-    source, destination = np.atleast_1d(np.asarray(src, dtype=np.int64)), np.atleast_1d(np.asarray(dst, dtype=np.int64))
-    rows = max(len(source), len(destination))
-    source, destination, start, length, skip = (
-        _column(values, rows, np.int64) for values in (source, destination, first, count, stride)
-    )
-    adds = _column(reduce, rows, np.bool_)
+    source, destination = np.asarray(src, dtype=np.int64), np.asarray(dst, dtype=np.int64)
+    rows = max(source.size, destination.size)
+    source, destination = spread(source, rows), spread(destination, rows)
     to_itself = source == destination
     if to_itself.any():
         raise ScheduleError(f"a round sends from rank {int(source[to_itself][0])} to itself")
+    start, length, skip = (np.asarray(values, dtype=np.int64) for values in (first, count, stride))
+    adds = np.asarray(reduce, dtype=np.bool_)
     if wrap is not None:
         start = start % wrap
-        before = np.minimum(length, -((start - wrap) // skip))
-        passes = before < length
-        if np.any(passes):
+        before = spread(np.minimum(length, -((start - wrap) // skip)), rows)
+        passes = np.flatnonzero(before < length)
+        if len(passes):
+            start, length, skip, adds = (spread(values, rows) for values in (start, length, skip, adds))
             rest = (start + before * skip - wrap)[passes]
-            source, destination, skip = (np.concatenate([a, a[passes]]) for a in (source, destination, skip))
-            adds = np.concatenate([adds, adds[passes]])
-            start = np.concatenate([start, rest])
-            length = np.concatenate([before, (length - before)[passes]])
-    return Round(source, destination, start, length, skip, adds)
+            source, destination = (np.concatenate([ends, ends[passes]]) for ends in (source, destination))
+            start, length = np.concatenate([start, rest]), np.concatenate([before, (length - before)[passes]])
+            skip = _longer(skip, passes)
+            adds = _longer(adds, passes)
+            rows = len(source)
+    start, length, skip = (spread(values, rows) for values in (start, length, skip))
+    return Round(source, destination, start, length, skip, spread(adds, rows))
 
 
-def _column(values: npt.ArrayLike, rows: int, dtype: type[Any]) -> npt.NDArray[Any]:
-    column = np.asarray(values, dtype=dtype)
-    return column if column.shape == (rows,) else np.full(rows, column)
+def spread(values: Column, rows: int) -> Column:
+    """Return a column of ``rows`` entries; where it is one number over and over, it is held once."""
+    if values.shape == (rows,):
+        return values
+    if values.size != 1:
+        raise ValueError(f"{values.size} values do not make a column of {rows} rows")
+    column = np.ndarray((rows,), values.dtype, values, 0, (0,))
+    column.flags.writeable = False
+    return column  # type: ignore[return-value]
+
+
+def compact(column: Column) -> Column:
+    """Return a column, or one entry that stands for all where they are held once."""
+    return column[:1] if column.strides == (0,) else column  # type: ignore[return-value]
+
+
+def _longer(column: Column, rows: IntArray) -> Column:
+    """Return a column with some of its rows once more at its end."""
+    if len(compact(column)) == 1:
+        return spread(compact(column), len(column) + len(rows))
+    return np.concatenate([column, column[rows]])  # type: ignore[return-value]
 
 
 def single(round_: Round, ports: int = 1) -> Phase:
