@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from simcollectives.schedule.types import (
-    Column,
     IntArray,
     Phase,
     Phases,
     Regular,
     Round,
-    compact,
+    common,
+    constant,
     make_round,
     single,
-    spread,
 )
 
 
@@ -43,7 +43,8 @@ def reverse(phases: Phases) -> Phases:
 
         def round_at(step: int) -> Round:
             r = phase.round_at(last - step)
-            adds = spread(~compact(r.reduce), len(r.reduce))
+            adds = common(r.reduce)
+            adds = ~r.reduce if adds is r.reduce else constant(not adds, len(r.reduce))
             return Round(r.dst, r.src, r.first, r.count, r.stride, adds)
 
         if regular is not None:
@@ -61,7 +62,6 @@ def concatenate(*parts: Phases) -> Phases:
 
 def relabel(phases: Phases, ranks: IntArray) -> Phases:
     """Run with rank ``ranks[i]`` in the place of rank i."""
-
     sender, receiver = _remembering(ranks.__getitem__), _remembering(ranks.__getitem__)
 
     def change(r: Round) -> Round:
@@ -79,15 +79,16 @@ def embed(phases: Phases, groups: IntArray, chunk_base: IntArray, chunk_scale: i
     sender, receiver = (_remembering(lambda members: groups[:, members].reshape(-1)) for _ in range(2))
 
     def change(r: Round) -> Round:
-        if chunk_scale > 1 and np.any((compact(r.stride) > 1) & (compact(r.count) > 1)):
+        if chunk_scale > 1 and np.count_nonzero((common(r.stride) > 1) & (common(r.count) > 1)):
             r = _one_chunk_a_row(r)
+        rows = len(groups) * len(r.src)
         return Round(
             sender(r.src),
             receiver(r.dst),
             (chunk_base[:, None] + r.first * chunk_scale).reshape(-1),
-            _tiled(compact(r.count) * chunk_scale, len(r.src), len(groups)),
-            _tiled(compact(r.stride) if chunk_scale == 1 else np.ones(1, dtype=np.int64), len(r.src), len(groups)),
-            _tiled(compact(r.reduce), len(r.src), len(groups)),
+            _tiled(common(r.count) * chunk_scale, len(groups), rows),
+            _tiled(common(r.stride), len(groups), rows) if chunk_scale == 1 else constant(1, rows),
+            _tiled(common(r.reduce), len(groups), rows),
         )
 
     return _mapped(phases, change, regular=True, scale=chunk_scale)
@@ -107,9 +108,9 @@ def _remembering(change: Callable[[IntArray], IntArray]) -> Callable[[IntArray],
     return remembered
 
 
-def _tiled(column: Column, rows: int, times: int) -> Column:
-    """Return a compact column of ``rows`` rows, ``times`` times in turn."""
-    return spread(column, rows * times) if len(column) == 1 else np.tile(column, times)  # type: ignore[return-value]
+def _tiled(values: Any, times: int, rows: int) -> Any:
+    """Return a column of ``rows`` rows that repeats ``values``."""
+    return np.tile(values, times) if isinstance(values, np.ndarray) else constant(values, rows)
 
 
 def _one_chunk_a_row(r: Round) -> Round:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simcollectives.schedule.types import IntArray, Round, compact, spread
+from simcollectives.schedule.types import IntArray, Ints, Round, common, spread
 
 
 def partition(elements: int, chunks: int) -> IntArray:
@@ -61,27 +61,27 @@ class Layout:
         return np.tile(sizes, self.chunks // len(sizes)) if self.period else sizes
 
     def row_elements(self, round_: Round) -> IntArray:
-        """Elements that each row of a round carries, held once where all carry the same."""
-        sizes = self._elements(compact(round_.first), compact(round_.count), compact(round_.stride))
-        return spread(sizes, len(round_.src))
+        """Elements that each row of a round carries."""
+        return spread(np.asarray(self.common_elements(round_), dtype=np.int64), len(round_.src))
 
-    def _elements(self, first: IntArray, count: IntArray, stride: IntArray) -> IntArray:
-        """Elements of rows whose columns broadcast."""
+    def common_elements(self, round_: Round) -> Ints:
+        """As ``row_elements``, or one number where the rows are alike."""
+        count: Ints = common(round_.count)
         if self.even:
             return count * self.floor
         if self.period:
-            return self._elements_by_chunk(first, count, stride)
-        longer = -((first - self.remainder) // stride)
-        result: IntArray = count * self.floor + np.minimum(np.maximum(longer, 0), count)
-        return result
+            return self._elements_by_chunk(round_)
+        longer = -((common(round_.first) - self.remainder) // common(round_.stride))
+        elements = count * self.floor + np.minimum(np.maximum(longer, 0), count)
+        return elements if elements.ndim else int(elements)
 
-    def _elements_by_chunk(self, first: IntArray, count: IntArray, stride: IntArray) -> IntArray:
-        if len(count) == 1 and count[0] == 1:
-            return self._sizes(first)
-        first, count, stride = (np.asarray(column) for column in np.broadcast_arrays(first, count, stride))
+    def _elements_by_chunk(self, round_: Round) -> IntArray:
+        count = round_.count
+        if len(count) == 0 or (count.strides == (0,) and count[0] == 1):
+            return self._sizes(round_.first)
         starts = np.concatenate([[0], np.cumsum(count)[:-1]])
         row = np.repeat(np.arange(len(count)), count)
-        chunk = first[row] + (np.arange(len(row)) - starts[row]) * stride[row]
+        chunk = round_.first[row] + (np.arange(len(row)) - starts[row]) * round_.stride[row]
         return np.bincount(row, weights=self._sizes(chunk), minlength=len(count)).astype(np.int64)
 
     def _sizes(self, chunk: IntArray) -> IntArray:

@@ -5,6 +5,7 @@ Rounds are generated afresh each time they are asked for; a schedule of any leng
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +15,8 @@ from simcollectives.errors import ScheduleError
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+Ints = int | IntArray
+"""One entry a row or message, or one number for all."""
 Column = TypeVar("Column", bound=npt.NDArray[Any])
 
 
@@ -130,24 +133,31 @@ def make_round(
     rows = max(source.size, destination.size)
     source, destination = spread(source, rows), spread(destination, rows)
     to_itself = source == destination
-    if to_itself.any():
+    if np.count_nonzero(to_itself):
         raise ScheduleError(f"a round sends from rank {int(source[to_itself][0])} to itself")
-    start, length, skip = (np.asarray(values, dtype=np.int64) for values in (first, count, stride))
-    adds = np.asarray(reduce, dtype=np.bool_)
+    start, length, skip = (_column(values, rows, int) for values in (first, count, stride))
+    adds = _column(reduce, rows, bool)
     if wrap is not None:
         start = start % wrap
-        before = spread(np.minimum(length, -((start - wrap) // skip)), rows)
-        passes = np.flatnonzero(before < length)
+        before = np.minimum(length, -((start - wrap) // common(skip)))
+        passes = (before < length).nonzero()[0]
         if len(passes):
-            start, length, skip, adds = (spread(values, rows) for values in (start, length, skip, adds))
-            rest = (start + before * skip - wrap)[passes]
+            rest = start[passes] + before[passes] * skip[passes] - wrap
             source, destination = (np.concatenate([ends, ends[passes]]) for ends in (source, destination))
-            start, length = np.concatenate([start, rest]), np.concatenate([before, (length - before)[passes]])
+            start, length = np.concatenate([start, rest]), np.concatenate([before, length[passes] - before[passes]])
             skip = _longer(skip, passes)
             adds = _longer(adds, passes)
-            rows = len(source)
-    start, length, skip = (spread(values, rows) for values in (start, length, skip))
-    return Round(source, destination, start, length, skip, spread(adds, rows))
+    return Round(source, destination, start, length, skip, adds)
+
+
+def _column(values: Any, rows: int, kind: type[int]) -> npt.NDArray[Any]:
+    return constant(kind(values), rows) if isinstance(values, int) else spread(np.asarray(values, dtype=kind), rows)
+
+
+@lru_cache(maxsize=256, typed=True)
+def constant(value: int, rows: int) -> npt.NDArray[Any]:
+    """Return a column of ``rows`` times one whole number, or truth value, which is held once."""
+    return spread(np.array(value), rows)
 
 
 def spread(values: Column, rows: int) -> Column:
@@ -157,19 +167,19 @@ def spread(values: Column, rows: int) -> Column:
     if values.size != 1:
         raise ValueError(f"{values.size} values do not make a column of {rows} rows")
     column = np.ndarray((rows,), values.dtype, values, 0, (0,))
-    column.flags.writeable = False
+    column.setflags(write=False)
     return column  # type: ignore[return-value]
 
 
-def compact(column: Column) -> Column:
-    """Return a column, or one entry that stands for all where they are held once."""
-    return column[:1] if column.strides == (0,) else column  # type: ignore[return-value]
+def common(column: npt.NDArray[Any]) -> Any:
+    """Return the number that a column holds once for all its rows, or the column where there is none."""
+    return column.item(0) if column.strides == (0,) and len(column) else column
 
 
 def _longer(column: Column, rows: IntArray) -> Column:
     """Return a column with some of its rows once more at its end."""
-    if len(compact(column)) == 1:
-        return spread(compact(column), len(column) + len(rows))
+    if column.strides == (0,):
+        return spread(column[:1], len(column) + len(rows))  # type: ignore[return-value]
     return np.concatenate([column, column[rows]])  # type: ignore[return-value]
 
 
