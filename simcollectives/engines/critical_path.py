@@ -85,6 +85,15 @@ class ArraySegment:
             clock = advance(clock, timed)
         return played, clock
 
+    @property
+    def kept_bytes(self) -> int:
+        """Memory of the rounds that are kept, if all are like the first."""
+        if not self.played:
+            return 0
+        clock, timed = self.played[0]
+        held = (clock, *timed.ends, *timed[1:])
+        return self.steps * sum(column.nbytes for column in held if isinstance(column, np.ndarray))
+
     def back(self, rank: int, path: Path) -> int:
         """Go by what was played, or play it again."""
         for entered, timed in reversed(self.played or self.play()[0]):

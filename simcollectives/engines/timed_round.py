@@ -65,15 +65,21 @@ class Timer:
         """Time the messages of a step, round ``number`` of all."""
         job, round_ = self._job, phase.round_at(step)
         ends = self._ends_of(round_.src, round_.dst)
-        sizes: Ints = job.layout.common_elements(round_) * self._itemsize
-        reduced: Ints = sizes * common(round_.reduce) if self._reduces else 0
-        if ends.joined:
-            sizes = self._joined(round_, ends, sizes)
-            reduced = self._joined(round_, ends, reduced)
+        sizes, reduced = self._bytes(phase, step, round_, ends)
         where = (job, 0, number, ends.src, ends.dst)
         latency = drawn_alpha(*where, ends.alpha) + ends.overhead if self._draws_alpha else ends.latency
         seconds = alone_seconds(latency, flow_bytes(*where, sizes), ends.bandwidth)
         return TimedRound(ends, sizes, latency, seconds, self._reduction(number, ends, reduced))
+
+    def _bytes(self, phase: Phase, step: int, round_: Round, ends: Ends) -> tuple[Ints, Ints]:
+        """Bytes of the messages, and those that their receivers reduce."""
+        layout = self._job.layout
+        if phase.regular is not None and layout.even:
+            sizes = phase.regular.chunks(step) * layout.floor * self._itemsize
+            return sizes, sizes if phase.regular.reduces else 0
+        rows: Ints = layout.common_elements(round_) * self._itemsize
+        adds = common(round_.reduce)
+        return self._joined(round_, ends, rows), self._joined(round_, ends, rows * adds) if self._reduces else 0
 
     def _ends_of(self, src: IntArray, dst: IntArray) -> Ends:
         if self._ends is None or self._row_ends is None or self._row_ends[0] is not src or self._row_ends[1] is not dst:
@@ -100,13 +106,15 @@ class Timer:
         rank = self._rank
         return len(ranks) == len(rank) and ranks[0] == rank[0] and not np.count_nonzero(ranks != rank)
 
-    def _joined(self, round_: Round, ends: Ends, row_bytes: Ints) -> IntArray:
+    def _joined(self, round_: Round, ends: Ends, row_bytes: Ints) -> Ints:
+        if not ends.joined:
+            return row_bytes
         total = np.zeros_like(self._rank)
         np.add.at(total, round_.src, row_bytes)
         return total if ends.all_send else total[ends.src]
 
     def _reduction(self, number: int, ends: Ends, reduced: Ints) -> Floats | None:
-        if not np.count_nonzero(reduced):
+        if not self._reduces or not np.count_nonzero(reduced):
             return None
         received: Floats
         if ends.all_receive or (isinstance(reduced, int) and len(ends.dst) == len(self._rank)):

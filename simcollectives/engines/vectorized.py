@@ -27,6 +27,9 @@ from simcollectives.schedule.types import IntArray, Phase, Regular
 KEPT_BYTES = 32 << 20
 """Rounds are kept for the way back along the critical path as far as they fit in this."""
 
+LEAST_SPACING = 16
+"""Rounds of a segment, at least."""
+
 
 def refusal(job: Job) -> str | None:
     """Why the vectorized engine cannot be exact for a job, or None where it can."""
@@ -83,11 +86,10 @@ class _Walk:
         self.clock: FloatArray | None = None if ideal else job.conditions.starts(self.devices)
         self.segments: list[Segment] = []
         self.sent: IntArray = np.zeros((len(job.full_cluster.levels), self.devices), dtype=np.int64)
-        self.spacing = isqrt(job.schedule.rounds) + 1
+        self.spacing = max(isqrt(job.schedule.rounds) + 1, LEAST_SPACING)
         self.timer = Timer(job)
         self.kept: deque[ArraySegment] = deque()
-        # A round takes up to six numbers a device.
-        self.most_kept = KEPT_BYTES // (48 * self.devices * self.spacing) + 1
+        self.kept_bytes = 0
 
     def run(self) -> float:
         phases = self.job.schedule.channels[0]
@@ -139,10 +141,17 @@ class _Walk:
             segment.played, clock = segment.play()
             add_bytes(self.sent, (timed for _, timed in segment.played))
             self.segments.append(segment)
-            self.kept.append(segment)
-            if len(self.kept) > self.most_kept:
-                self.kept.popleft().played = None
+            self._keep(segment)
         self.clock = clock
+
+    def _keep(self, segment: ArraySegment) -> None:
+        """Keep the rounds of a segment, and drop those of the oldest ones that are too many."""
+        self.kept.append(segment)
+        self.kept_bytes += segment.kept_bytes
+        while len(self.kept) > 1 and self.kept_bytes > KEPT_BYTES:
+            oldest = self.kept.popleft()
+            self.kept_bytes -= oldest.kept_bytes
+            oldest.played = None
 
     def _ring_phase(self, phase: Phase, ring: RingPhase) -> None:
         clock, step = self._clock(), 0

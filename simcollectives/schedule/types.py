@@ -135,18 +135,18 @@ def make_round(
     to_itself = source == destination
     if np.count_nonzero(to_itself):
         raise ScheduleError(f"a round sends from rank {int(source[to_itself][0])} to itself")
-    start, length, skip = (_column(values, rows, int) for values in (first, count, stride))
+    start, length, skip = _column(first, rows, int), _column(count, rows, int), _column(stride, rows, int)
     adds = _column(reduce, rows, bool)
     if wrap is not None:
         start = start % wrap
-        before = np.minimum(length, -((start - wrap) // common(skip)))
-        passes = (before < length).nonzero()[0]
+        whole, step = common(length), common(skip)
+        before = np.minimum(whole, -((start - wrap) // step))
+        passes = (before < whole).nonzero()[0]
         if len(passes):
             rest = start[passes] + before[passes] * skip[passes] - wrap
             source, destination = (np.concatenate([ends, ends[passes]]) for ends in (source, destination))
             start, length = np.concatenate([start, rest]), np.concatenate([before, length[passes] - before[passes]])
-            skip = _longer(skip, passes)
-            adds = _longer(adds, passes)
+            skip, adds = (_longer(column, passes) for column in (skip, adds))
     return Round(source, destination, start, length, skip, adds)
 
 
@@ -176,11 +176,12 @@ def common(column: npt.NDArray[Any]) -> Any:
     return column.item(0) if column.strides == (0,) and len(column) else column
 
 
-def _longer(column: Column, rows: IntArray) -> Column:
+def _longer(column: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
     """Return a column with some of its rows once more at its end."""
-    if column.strides == (0,):
-        return spread(column[:1], len(column) + len(rows))  # type: ignore[return-value]
-    return np.concatenate([column, column[rows]])  # type: ignore[return-value]
+    value = common(column)
+    if isinstance(value, int):
+        return constant(value, len(column) + len(rows))
+    return np.concatenate([column, column[rows]])
 
 
 def single(round_: Round, ports: int = 1) -> Phase:
