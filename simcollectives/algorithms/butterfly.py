@@ -43,7 +43,8 @@ def reduce_scatter_phases(power: int, order: str) -> Phases:
     def near(step: int) -> Round:
         partner = rank ^ (1 << step)
         stride = 2 << step
-        return make_round(rank, partner, first=partner & (stride - 1), count=power // stride, stride=stride, reduce=True)
+        first = partner & (stride - 1)
+        return make_round(rank, partner, first=first, count=power // stride, stride=stride, reduce=True)
 
     def far(step: int) -> Round:
         half = power >> (step + 1)

@@ -129,9 +129,9 @@ class Network:
 
     def levels_crossed(self, src: IntArray, dst: IntArray) -> IntArray:
         """Outermost level that messages from ranks ``src`` to ranks ``dst`` cross; one entry a message."""
-        level = constant(0, len(src))
+        level: IntArray = constant(0, len(src))
         for unit in self._units:
-            level = level + (unit[src] != unit[dst])
+            level = np.add(level, unit.take(src) != unit.take(dst))
         return level
 
     def links(self, src: IntArray, dst: IntArray) -> Links:
@@ -227,5 +227,5 @@ class Network:
 
 def _entries(table: FloatArray, level: Ints, rank: IntArray) -> FloatArray:
     """Entries of a table [level, rank]."""
-    entries: FloatArray = table[level].take(rank) if isinstance(level, int) else table[level, rank]
+    entries: FloatArray = table.take(level * table.shape[1] + rank)
     return entries

@@ -87,18 +87,21 @@ class ArraySegment:
 
     @property
     def kept_bytes(self) -> int:
-        """Memory of the rounds that are kept, if all are like the first."""
-        if not self.played:
-            return 0
-        clock, timed = self.played[0]
-        held = (clock, *timed.ends, *timed[1:])
-        return self.steps * sum(column.nbytes for column in held if isinstance(column, np.ndarray))
+        """Memory of the rounds that are kept: those after the first are taken to share arrays as the second does."""
+        held = [_arrays(clock, timed) for clock, timed in (self.played or [])[:2]]
+        own = [array.nbytes for key, array in held[-1].items() if key not in held[0]] if held else []
+        return sum(array.nbytes for arrays in held[:1] for array in arrays.values()) + (self.steps - 1) * sum(own)
 
     def back(self, rank: int, path: Path) -> int:
         """Go by what was played, or play it again."""
         for entered, timed in reversed(self.played or self.play()[0]):
             rank = _back(timed, entered, rank, path)
         return rank
+
+
+def _arrays(clock: FloatArray, timed: TimedRound) -> dict[int, np.ndarray]:
+    columns = (clock, *timed.ends, *timed[1:])
+    return {id(column): column for column in columns if isinstance(column, np.ndarray)}
 
 
 def _back(timed: TimedRound, entered: FloatArray, rank: int, path: Path) -> int:

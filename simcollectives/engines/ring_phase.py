@@ -52,9 +52,7 @@ class RingPhase:
         is_ring = first.ends.all_send and np.array_equal(first.ends.dst, after)
         return cls(job, first, longest) if is_ring else None
 
-    def walk(
-        self, clock: FloatArray, step: int, count: int, *, skip: bool
-    ) -> tuple[FloatArray, int, float | None]:
+    def walk(self, clock: FloatArray, step: int, count: int, *, skip: bool) -> tuple[FloatArray, int, float | None]:
         """Play up to ``count`` rounds from the clocks at which ranks enter the first.
 
         Returns the clocks, the rounds played, and the seconds that every further round adds to every rank (after

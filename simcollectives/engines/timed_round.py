@@ -35,8 +35,8 @@ class Ends(NamedTuple):
 class TimedRound(NamedTuple):
     """A round with the bytes and seconds of its messages.
 
-    ``bytes``, ``latency`` and ``seconds`` are by message, ``reduction`` (seconds after it, None where nobody reduces) by
-    device; each an array, or one number for all.
+    ``bytes``, ``latency`` and ``seconds`` are by message, ``reduction`` (seconds after the round, None where nobody
+    reduces) by device; each an array, or one number for all.
     """
 
     ends: Ends

@@ -21,7 +21,7 @@ from simcollectives.engines.durations import alone_seconds, shared_end
 from simcollectives.engines.job import Job
 from simcollectives.engines.ring_phase import RingPhase
 from simcollectives.engines.run import Parts
-from simcollectives.engines.timed_round import Timer, add_bytes, advance
+from simcollectives.engines.timed_round import Timer, add_bytes
 from simcollectives.schedule.types import IntArray, Phase, Regular
 
 KEPT_BYTES = 32 << 20
