@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from simcollectives.cluster.network import FloatArray
+from simcollectives.engines.bytes_sent import sum_of_turns
 from simcollectives.engines.durations import alone_seconds
 from simcollectives.engines.job import Job
 from simcollectives.engines.path import Path
@@ -103,11 +104,7 @@ class RingPhase:
 
     def add_bytes(self, sent: IntArray, steps: int) -> None:
         """Add what each rank sends in all steps to ``sent`` [level, device]."""
-        cycles, rest = divmod(steps, self._ranks)
-        turn = np.concatenate([[0], np.cumsum(np.tile(self._sent, 2))])
-        end = self._ranks + np.arange(self._ranks) + 1
-        total = cycles * int(self._sent.sum()) + turn[end] - turn[end - rest]
-        sent[self._level, np.arange(self._ranks)] += total
+        sent[self._level, np.arange(self._ranks)] += sum_of_turns(self._sent, steps)
 
     def stationary(self) -> FloatArray | None:
         """[rank]: seconds that a round adds to it if it never waits for others; None where that changes by step."""
