@@ -20,7 +20,7 @@ from simcollectives.cluster.network import Level, Network, Routes
 from simcollectives.cluster.rank_order import RankOrder, as_whole, checked_rank_order, device_of_rank
 from simcollectives.cluster.unequal import Change, Uplink, checked_changes, checked_uplinks, rank_factors
 from simcollectives.errors import ClusterError, Problem
-from simcollectives.schedule.types import IntArray
+from simcollectives.schedule.types import IntArray, spread
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -288,12 +288,11 @@ class Cluster:
 
     @cached_property
     def gamma_of_rank(self) -> FloatArray:
-        """[rank]: seconds of reduction a byte."""
-        factors = np.ones(self.world_size)
-        for change in self.changes:
-            if change.rank is not None:
-                factors[change.rank] *= change.gamma
-        return factors * self.device.reduction_seconds_per_byte
+        """[rank]: seconds of reduction a byte, held once where all are alike."""
+        gamma = self.device.reduction_seconds_per_byte
+        if all(change.gamma == 1 for change in self.changes):
+            return spread(np.array([gamma], dtype=np.float64), self.world_size)
+        return rank_factors(self.changes, "gamma", None, self.world_size) * gamma
 
     @cached_property
     def port_bandwidths(self) -> FloatArray:

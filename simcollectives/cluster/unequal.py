@@ -110,11 +110,11 @@ def checked_changes(changes: Sequence[Change], levels: Sequence[str], world_size
 
 
 def rank_factors(
-    changes: Sequence[Change], name: str, level: str, world_size: int
+    changes: Sequence[Change], name: str, level: str | None, world_size: int
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """[rank]: product of a factor over the changes of ranks at a level."""
+    """[rank]: product of a factor over the changes of ranks at a level; None for what levels do not concern."""
     factors = np.ones(world_size)
     for change in changes:
-        if change.rank is not None and change.level in (None, level):
+        if change.rank is not None and (level is None or change.level in (None, level)):
             factors[change.rank] *= getattr(change, name)
     return factors

@@ -182,13 +182,3 @@ def messages_of(job: Job, round_: Round) -> Messages:
     np.add.at(totals[0], inverse, sizes)
     np.add.at(totals[1], inverse, reduced)
     return Messages(unique // devices, unique % devices, totals[0], totals[1])
-
-
-def count_bytes_sent(job: Job) -> IntArray:
-    """Bytes sent [level, device], by walking the schedule."""
-    sent = np.zeros((len(job.full_cluster.levels), job.schedule.devices), dtype=np.int64)
-    for channel in range(len(job.schedule.channels)):
-        for round_ in job.schedule.rounds_of(channel):
-            level = job.full_cluster.network.levels_crossed(round_.src, round_.dst)
-            np.add.at(sent, (level, round_.src), job.layout.row_elements(round_) * job.itemsize)
-    return sent

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from simcollectives.cluster.types import Cluster
+from simcollectives.engines.bytes_sent import count_bytes_sent
 from simcollectives.engines.closed_form import closed_form_parts, require_closed_form
 from simcollectives.engines.conditions import IDEAL, Conditions
 from simcollectives.engines.event import event
-from simcollectives.engines.job import Job, count_bytes_sent, make_job
+from simcollectives.engines.job import Job, make_job
 from simcollectives.engines.lockstep import lockstep
 from simcollectives.engines.run import Parts, Run, Timeline
 from simcollectives.engines.variants import (

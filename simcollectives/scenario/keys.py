@@ -9,7 +9,7 @@ from simcollectives.algorithms import ALGORITHMS
 from simcollectives.errors import UnitError, show_value
 from simcollectives.units import QUANTITIES
 
-MAX_WORLD_SIZE = 1 << 16
+MAX_WORLD_SIZE = 1 << 20
 MAX_MESSAGE_BYTES = 1 << 46
 """64 TiB: times the largest world size it still is a number of bytes that 64 bits hold."""
 

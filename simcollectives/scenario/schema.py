@@ -62,7 +62,9 @@ def point_properties(keys: Mapping[str, Kind]) -> Callable[[JsonSchema], None]:
 class PointModel(BaseModel):
     """A mapping that may also hold keys of a point; these are checked apart."""
 
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True, json_schema_extra=point_properties(POINT_KEYS))
+    model_config = ConfigDict(
+        extra="allow", strict=True, frozen=True, defer_build=True, json_schema_extra=point_properties(POINT_KEYS)
+    )
 
 
 class SelectorModel(PointModel):

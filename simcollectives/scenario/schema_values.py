@@ -182,4 +182,4 @@ RankOrder = Annotated[WrittenOrder, PlainValidator(_read_rank_order), WithJsonSc
 class Model(BaseModel):
     """A mapping whose keys are all known."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title=None)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title=None, defer_build=True)

@@ -6,8 +6,9 @@ from typing import Any
 
 from simcollectives.algorithms import ALGORITHMS
 from simcollectives.cluster import Cluster
+from simcollectives.engines.bytes_sent import count_bytes_sent
 from simcollectives.engines.closed_form import closed_form_parts
-from simcollectives.engines.job import Job, count_bytes_sent, make_job
+from simcollectives.engines.job import Job, make_job
 from simcollectives.engines.simulate import simulate_job
 from simcollectives.errors import InputError, Problem
 from simcollectives.training.program import Call

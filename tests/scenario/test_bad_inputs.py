@@ -65,14 +65,14 @@ CASES = {
         '$.cluster.link (line 2): "450 GB/s" is not a mapping; write link: {alpha: 5 us, bandwidth: 450 GB/s}'
     ],
     cluster(f"{{devices: 0, {LINK}}}"): [
-        "$.cluster.devices (line 2): 0 is not a count; write a whole number from 1 to 65536"
+        "$.cluster.devices (line 2): 0 is not a count; write a whole number from 1 to 1048576"
     ],
     cluster(f"{{devices: 8.0, {LINK}}}"): [
         "$.cluster.devices (line 2): 8.0 is not written as a whole number; write 8"
     ],
     cluster(f"{{devices: '8', {LINK}}}"): ['$.cluster.devices (line 2): "8" is text; write 8 without quotes'],
-    cluster(f"{{devices: 70000, {LINK}}}"): [
-        "$.cluster.devices (line 2): 70000 is not a count; write a whole number from 1 to 65536"
+    cluster(f"{{devices: 2000000, {LINK}}}"): [
+        "$.cluster.devices (line 2): 2000000 is not a count; write a whole number from 1 to 1048576"
     ],
     cluster(f"{{devices: 3, {LINK}, rank_order: [0, 0, 5]}}"): [
         "$.cluster.rank_order (line 2): 5 is not a device; devices are 0 to 2",
