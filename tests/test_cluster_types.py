@@ -118,7 +118,7 @@ def test_with_link() -> None:
     faster = cluster.with_link("inter", INTRA)
     assert [level.link for level in faster.levels] == [INTRA, INTRA]
     assert [level.link for level in cluster.levels] == [INTRA, INTER]
-    with pytest.raises(ClusterError, match="'link' is not a level of this cluster; it has: intra, inter"):
+    with pytest.raises(ClusterError, match='"link" is not a level of this cluster; it has: intra, inter'):
         cluster.with_link("link", INTRA)
 
 

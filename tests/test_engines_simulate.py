@@ -93,8 +93,8 @@ def test_messages_are_whole_numbers_of_bytes(message: Any) -> None:
         (math.nan, "nan B is out of range"),
         (math.inf, "inf B is out of range"),
         (2**60, "out of range"),
-        (True, "True is not a number of bytes"),
-        (None, "None is not a number of bytes"),
+        (True, "true is not a number of bytes"),
+        (None, "null is not a number of bytes"),
         ([4], "is not a number of bytes"),
         ("1 GiB/s", "1 GiB/s"),
     ],
@@ -105,16 +105,16 @@ def test_what_is_not_a_message(message: Any, text: str) -> None:
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
 def test_item_sizes(dtype: str) -> None:
-    assert DTYPES[dtype] == np.dtype(dtype).itemsize
+    assert DTYPES[dtype] == (2 if dtype == "bfloat16" else np.dtype(dtype).itemsize)
     assert make_job("all_reduce", "ring", FLAT, 80, None, dtype).layout.elements == 80 // DTYPES[dtype]
 
 
 def test_what_is_not_known() -> None:
-    assert "'allreduce' is not a collective" in refusal("allreduce", "ring", FLAT, 4)
-    assert "has no algorithm 'rings'; did you mean ring?" in refusal("all_reduce", "rings", FLAT, 4)
-    assert "ring has no option 'order'" in refusal("all_reduce", "ring", FLAT, 4, options={"order": "near"})
-    assert "'float16' is not a known dtype" in refusal("all_reduce", "ring", FLAT, 4, dtype="float16")
-    assert "'fast' is not an engine; write one of: auto, " in refusal("all_reduce", "ring", FLAT, 4, "fast")
+    assert '"allreduce" is not a collective; did you mean "all_reduce"?' in refusal("allreduce", "ring", FLAT, 4)
+    assert 'has no algorithm "rings"; did you mean "ring"?' in refusal("all_reduce", "rings", FLAT, 4)
+    assert 'ring has no option "order"' in refusal("all_reduce", "ring", FLAT, 4, options={"order": "near"})
+    assert 'not a known dtype; did you mean "bfloat16"?' in refusal("all_reduce", "ring", FLAT, 4, dtype="bfloat61")
+    assert '"fast" is not an engine; write one of: auto, ' in refusal("all_reduce", "ring", FLAT, 4, "fast")
     assert "lockstep has no timeline" in refusal("all_reduce", "ring", FLAT, 4, "lockstep", timeline=True)
 
 
