@@ -29,7 +29,7 @@ expect: [{order: [tree, ring], message: 4 KiB}]
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     path: Path = tmp_path_factory.mktemp("scenarios") / "view.yaml"
     path.write_text(TEXT, encoding="utf-8")
-    return Result(run_scenario(load_scenario(path)))
+    return Result.of(run_scenario(load_scenario(path)))
 
 
 def test_it_is_the_scenario_result(result: Result) -> None:

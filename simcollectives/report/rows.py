@@ -6,14 +6,11 @@ from typing import Any
 from simcollectives.algorithms import find_algorithm
 from simcollectives.algorithms.table import label as algorithm_label
 from simcollectives.errors import InputError
-from simcollectives.scenario.keys import kind_of
+from simcollectives.scenario.keys import is_size, kind_of
 from simcollectives.units import ByteFamily, format_bytes, parse_bytes
 
 Row = Mapping[str, Any]
 """One row of a result, with the keys of the contract: SI units, the swept quantities in ``point``."""
-
-SIZE_KEYS = ("devices", "nodes", "gpus_per_node")
-"""Keys of a point that change the world size."""
 
 _NOUNS = {
     "devices": ("device", "devices"),
@@ -40,9 +37,9 @@ def labels_of(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(row["label"]) for row in rows))
 
 
-def is_option(key: str) -> bool:
-    """Whether a key of a point is an option of one algorithm, as ``parameter_server.servers`` is."""
-    return kind_of(key) is None and key != "world_size"
+def size_keys(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Return the keys of the points that change the world size, each once, in order."""
+    return tuple(dict.fromkeys(key for row in rows for key in row["point"] if is_size(key)))
 
 
 def swept_values(rows: Iterable[Row]) -> dict[str, tuple[Any, ...]]:

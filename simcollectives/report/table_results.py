@@ -11,13 +11,13 @@ from simcollectives.report.rows import (
     Row,
     byte_family,
     common_text,
-    is_option,
     labels_of,
     message_family,
     named_text,
     value_text,
 )
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading, with_unit
+from simcollectives.scenario.keys import is_option
 from simcollectives.units import format_bandwidth, format_bytes, format_seconds
 
 MAX_DETAILED_ROWS = 40

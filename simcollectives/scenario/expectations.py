@@ -4,10 +4,20 @@ import itertools
 from typing import Any
 
 from simcollectives.engines import DTYPES
-from simcollectives.scenario.build import is_option, label_at
+from simcollectives.scenario.build import label_at
 from simcollectives.scenario.crossings import find_crossings, leader
 from simcollectives.scenario.evaluation import Evaluator
-from simcollectives.scenario.keys import METRIC_LINKS, METRICS, NUMBER, RATIO, Kind, Value, kind_of, point_text
+from simcollectives.scenario.keys import (
+    METRIC_LINKS,
+    METRICS,
+    NUMBER,
+    RATIO,
+    Kind,
+    Value,
+    is_option,
+    kind_of,
+    point_text,
+)
 from simcollectives.scenario.results import Check
 from simcollectives.scenario.types import (
     Bound,
@@ -77,12 +87,8 @@ def _shown(value: float, kind: Kind) -> str:
 
 def _result(expectation: Expectation, subject: str, value: Any, passed: bool, bound: str, found: str) -> Check:
     """Return a check; `found` is the value in words."""
-    message = f"{subject} is {found}; expected: {bound}"
-    if expectation.line is not None:
-        message = f"line {expectation.line}: {message}"
-    if not passed and expectation.because is not None:
-        message = f"{message} ({expectation.because})"
-    return Check(expectation.text, expectation.line, passed, value, bound, message)
+    expected = bound if passed or expectation.because is None else f"{bound} ({expectation.because})"
+    return Check(expectation.text, expectation.line, passed, value, f"{subject} is {found}", expected)
 
 
 def _label(evaluator: Evaluator, run: Selector) -> str:
