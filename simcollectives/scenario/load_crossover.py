@@ -7,7 +7,7 @@ from simcollectives.engines import DTYPES
 from simcollectives.errors import InputError
 from simcollectives.scenario.bounds import load_bound
 from simcollectives.scenario.build import restricted
-from simcollectives.scenario.keys import Kind, value_text
+from simcollectives.scenario.keys import INDEX, SEED, SEEDS, Kind, value_text
 from simcollectives.scenario.load_collective import whole_message
 from simcollectives.scenario.load_points import Namer
 from simcollectives.scenario.places import Path
@@ -60,7 +60,7 @@ def _along_kind(namer: Namer, path: Path, along: str) -> Kind | None:
     except InputError as error:
         namer.context.add_error(path, error)
         return None
-    if along == "root" or (kind.name == "option" and not kind.whole):
+    if kind in (INDEX, SEED, SEEDS) or (kind.name == "option" and not kind.whole):
         namer.context.add(path, f"{along} is no quantity that times could cross along; write along: message")
         return None
     return kind

@@ -5,14 +5,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from simcollectives.errors import show_value
+from simcollectives.errors import listing, nearest, show_value
 from simcollectives.scenario.bounds import BOUND_KEYS, load_bound
 from simcollectives.scenario.build import levels_of, noun
 from simcollectives.scenario.context import Context
 from simcollectives.scenario.keys import METRIC_LINKS, METRICS, NUMBER, PERCENTILES
 from simcollectives.scenario.load_crossover import load_crossover
 from simcollectives.scenario.load_points import Namer
-from simcollectives.scenario.places import Path, flow_text, listing, nearest, shown
+from simcollectives.scenario.places import Path, flow_text, shown
 from simcollectives.scenario.schema import METRIC_MODELS, CrossoverModel, OrderModel, RatioModel
 from simcollectives.scenario.types import (
     EMPTY,
@@ -131,7 +131,7 @@ def _selector(namer: Namer, path: Path, parsed: Any, raw: Mapping[str, Any], sha
 
 def _has_metric(namer: Namer, path: Path, metric: str) -> bool:
     """Whether the runs of the scenario have a metric: those of a level need a cluster with that level."""
-    if metric in PERCENTILES and namer.seeds is None:
+    if metric in PERCENTILES and namer.table.seeds is None:
         namer.context.add(path, f"{metric} is over seeds, and the scenario has none; write seeds: 100")
         return False
     links = METRIC_LINKS.get(metric)

@@ -6,13 +6,13 @@ from functools import cached_property
 from typing import Any
 
 from simcollectives.algorithms import find_algorithm, resolve_options
-from simcollectives.errors import InputError, show_value
-from simcollectives.scenario.build import is_free, is_option, owner, settings_value
+from simcollectives.errors import InputError, listing, show_value, suggestion
+from simcollectives.scenario.build import is_free
 from simcollectives.scenario.context import Context, unknown_key
 from simcollectives.scenario.fits import Fits
-from simcollectives.scenario.keys import value_text
+from simcollectives.scenario.keys import is_option, value_text
 from simcollectives.scenario.load_collective import checked_options, whole_message
-from simcollectives.scenario.places import Path, listing, suggestion
+from simcollectives.scenario.places import Path
 from simcollectives.scenario.point_keys import KeyTable
 from simcollectives.scenario.points import unique
 from simcollectives.scenario.schema_values import Reference
@@ -34,17 +34,16 @@ class Namer:
     """
 
     context: Context
-    cluster: ClusterSettings | None
+    table: KeyTable
     collective: CollectiveSettings
     sweeps: Sequence[Sweep]
     fits: Fits | None
     all_entries: bool = True
-    seeds: int | None = None
 
-    @cached_property
-    def table(self) -> KeyTable:
-        """The keys that points may have."""
-        return KeyTable(self.cluster, self.collective)
+    @property
+    def cluster(self) -> ClusterSettings | None:
+        """The cluster as written."""
+        return self.table.cluster
 
     @cached_property
     def swept(self) -> Mapping[str, tuple[Any, ...]]:
@@ -125,7 +124,7 @@ class Namer:
             always = all(key in sweep.values for sweep in self.sweeps)
             if always and len(values) == 1:
                 full[key] = values[0]
-            elif always or self._base(key) is None:
+            elif always or not self._is_written(key):
                 some = listing([value_text(key, value) for value in values], 3)
                 self.context.add(path, f"the scenario sweeps {key} ({some}); name one value here, swept or not")
                 return None
@@ -134,14 +133,9 @@ class Namer:
             return None
         return full
 
-    def _base(self, key: str) -> Any:
-        if is_option(key):
-            name = key.partition(".")[2]
-            entry = next(entry for entry in self.collective.algorithms if entry.name == owner(key))
-            return self._options(entry)[name]
-        if key in ("gamma", "root") or self.cluster is None:
-            return 0
-        return settings_value(self.cluster, self.collective, key)
+    def _is_written(self, key: str) -> bool:
+        """Whether the scenario has a value for a key beside the swept ones, if only a default."""
+        return key != "message" or self.collective.message_bytes is not None
 
     def selector(
         self, path: Path, reference: Reference, raw: Mapping[str, Any], own: Collection[str], shared: Point

@@ -22,6 +22,14 @@ Relation = Literal["equals", "at_most", "at_least", "between"]
 
 
 @dataclass(frozen=True)
+class PcieSettings:
+    """A switch between so many GPUs of a node and the network, of so many B/s."""
+
+    gpus: int
+    bandwidth: float
+
+
+@dataclass(frozen=True)
 class LeafSettings:
     """Leaf switches of so many ``nodes`` each, or ``rails``; the other is 0."""
 
@@ -34,8 +42,8 @@ class LeafSettings:
 class ClusterSettings:
     """What ``cluster:`` says. ``machine`` is None but in its form; ``gamma`` (s/B) is None where it is not written.
 
-    ``sizes`` are those of a torus or mesh. ``nics_per_node`` is None where every device has a card of its own;
-    ``pcie_switch`` is its number of GPUs and its bandwidth (B/s).
+    ``sizes`` are those of a torus or mesh, ``levels`` those of a cluster of levels, which has no other sizes.
+    ``nics_per_node`` is None where every device has a card of its own.
     """
 
     form: Form
@@ -50,7 +58,7 @@ class ClusterSettings:
     sizes: tuple[int, ...] = ()
     levels: tuple[Level, ...] = ()
     nics_per_node: int | None = None
-    pcie_switch: tuple[int, float] | None = None
+    pcie_switch: PcieSettings | None = None
     leaf: LeafSettings | None = None
     slow: tuple[Change, ...] = ()
 

@@ -91,7 +91,7 @@ CASES = {
     cluster(f"{{nodes: 4, devices: 8, {LINK}}}"): [
         "$.cluster.devices (line 2): devices and nodes belong to different forms of a cluster; write"
     ],
-    cluster("{machine: dgx-h10, nodes: 2}"): ["$.cluster.machine (line 2): 'dgx-h10' is not a known machine; did you mean"],
+    cluster("{machine: dgx-h10, nodes: 2}"): ['$.cluster.machine (line 2): "dgx-h10" is not a known machine; did you mean "dgx-h100"?'],
     cluster("{}"): ["$.cluster (line 2): the cluster has no devices; write {devices: 8"],
     cluster("{device: 8}"): ['$.cluster.device (line 2): unknown key; did you mean "devices"?'],
     cluster("8"): ["$.cluster (line 2): 8 is not a mapping; write cluster: {devices: 8"],
@@ -101,17 +101,17 @@ CASES = {
         '$.collective.name (line 3): "all_reduse" is unknown; did you mean "all_reduce"?'
     ],
     collective("{name: all_reduce, message: 1 MiB, algorithms: [rign]}"): [
-        "$.collective.algorithms[0] (line 3): all_reduce has no algorithm 'rign'; did you mean ring?"
+        '$.collective.algorithms[0] (line 3): all_reduce has no algorithm "rign"; did you mean "ring"?'
     ],
     collective("{name: all_reduce, message: 1 MiB, algorithms: [{rabenseifner: {ordr: far}}, {rabenseifner: {order: fra}}]}"): [
-        "$.collective.algorithms[0].rabenseifner.ordr (line 3): rabenseifner has no option 'ordr'; did you mean order?",
-        "$.collective.algorithms[1].rabenseifner.order (line 3): rabenseifner: 'fra' is not a choice; write near or far",
+        '$.collective.algorithms[0].rabenseifner.ordr (line 3): rabenseifner has no option "ordr"; did you mean "order"?',
+        '$.collective.algorithms[1].rabenseifner.order (line 3): rabenseifner: "fra" is not a choice; did you mean "far"?',
     ],
     collective("{name: all_reduce, message: 1 MiB, algorithms: []}"): [
         "$.collective.algorithms (line 3): 0 entries; write at least 1"
     ],
     collective("{name: all_reduce, message: 1 MiB, algorithms: ring}"): [
-        '$.collective.algorithms (line 3): "ring" is not a list; write [ring, tree]'
+        '$.collective.algorithms (line 3): "ring" is not a list; write algorithms: [ring, tree]'
     ],
     collective("{name: all_reduce, message: 1 MiB, algorithms: [ring, tree, ring]}"): [
         "$.collective.algorithms[2] (line 3): ring is listed twice, first at [0]; keep one"
@@ -122,10 +122,10 @@ CASES = {
         '$.collective.algorithms[2] (line 3): "far" are not options of "ring"; write {name: {option: value}}, or the name alone',
     ],
     collective("{name: all_reduce, message: 6 B, algorithms: [ring]}"): [
-        "$.collective.message (line 3): 6.0 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
+        "$.collective.message (line 3): 6 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
     ],
-    collective("{name: all_reduce, message: 1 MiB, dtype: float16, algorithms: [ring]}"): [
-        '$.collective.dtype (line 3): "float16" is unknown; did you mean "float'
+    collective("{name: all_reduce, message: 1 MiB, dtype: float23, algorithms: [ring]}"): [
+        '$.collective.dtype (line 3): "float23" is unknown; did you mean "float32"?'
     ],
     collective("{name: all_reduce, message: 1 MiB, root: 1, algorithms: [ring]}"): [
         "$.collective.root (line 3): all_reduce has no root; leave it out"
@@ -168,7 +168,7 @@ CASES = {
         '$.sweep.message[0] (line 4): 1 has no unit; write "1 B"',
     ],
     scenario("sweep: {message: [1 KiB, 3 B]}"): [
-        "$.sweep.message[1] (line 4): 3.0 B is not a whole number of float32 elements of 4 B; write 0 B or 4 B"
+        "$.sweep.message[1] (line 4): 3 B is not a whole number of float32 elements of 4 B; write 0 B or 4 B"
     ],
     scenario("sweep: {message: 1 KiB}"): [
         '$.sweep.message (line 4): "1 KiB" is one value; write a list of values, or {from: 1 KiB, to: 1 GiB, factor: 2}'
@@ -230,7 +230,7 @@ def test_everything_wrong_is_told_at_once(refuse: Refuser) -> None:
     text = """\
 title: Many mistakes
 cluster: {devices: 8, link: {alpha: 5, bandwith: 450 GB/s}}
-collective: {name: all_reduce, algorithms: [rign, {rabenseifner: {ordr: far}}, tree, tree], root: 3, dtype: float16}
+collective: {name: all_reduce, algorithms: [rign, {rabenseifner: {ordr: far}}, tree, tree], root: 3, dtype: float61}
 sweep: {message: {from: 1 KiB, to: 1 GiB, factr: 2}, nodes: [0]}
 engine: fast
 expect:
