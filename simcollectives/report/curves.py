@@ -14,10 +14,11 @@ from simcollectives.report.rows import (
     is_number,
     labels_of,
     named_text,
+    seeds_text,
     size_keys,
     swept_values,
 )
-from simcollectives.scenario.keys import is_option, is_size
+from simcollectives.scenario.keys import LINK_KEYS, SECTION_WORDS, is_option, is_size, owner
 from simcollectives.units import ByteFamily
 
 MAX_LINES = 10
@@ -97,9 +98,9 @@ def picture(
     flat = [_level_curve(row, curves, metric, numbers) for row in alike.values()]
     curves = [*curves, *(curve for curve in flat if curve is not None)]
     notes += sliced
-    seeds = max((row["seeds"] for row in drawn if row.get("seeds") is not None), default=None)
+    seeds = seeds_text(drawn)
     if seeds is not None and any(curve.high for curve in curves):
-        notes.append(f"bands: from the median to the 99th percentile of {seeds} seeds")
+        notes.append(f"bands: from the median to the 99th percentile of {seeds}")
     if len(curves) > MAX_ALGORITHMS:
         notes.append(f"{len(curves) - MAX_ALGORITHMS} of {len(curves)} lines not drawn; the table has all")
         curves = curves[:MAX_ALGORITHMS]
@@ -290,11 +291,15 @@ def crossings_of(picture: Picture) -> tuple[Crossing, ...]:
 
 
 def straight(key: str) -> tuple[Callable[[float], float] | None, Callable[[float], float] | None]:
-    """Return what a time depends on as a straight line, as a function of a key's values, and the way back; or None."""
-    if key.endswith(".bandwidth"):
-        return (lambda x: -1 / x), (lambda x: -1 / x)
-    if key in ("message", "gamma") or key.endswith((".alpha", ".overhead")):
+    """Return what a time depends on as a straight line, as a function of a key's values, and the way back; or None.
+
+    What is shared, slow or late shows only from some value on: between two values such a line has a kink.
+    """
+    if key in ("message", "gamma"):
         return float, float
+    name = key.partition(".")[2]
+    if name in LINK_KEYS and owner(key) not in SECTION_WORDS:
+        return ((lambda x: -1 / x), (lambda x: -1 / x)) if name == "bandwidth" else (float, float)
     return None, None
 
 

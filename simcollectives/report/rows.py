@@ -124,6 +124,18 @@ def family_name(row: Row, option_key: str | None = None) -> str:
     return algorithm_label(algorithm, {**row["options"], option: defaults[option]})
 
 
+def seeds_text(rows: Iterable[Row]) -> str | None:
+    """Return with how many seeds rows were run; None where they have none.
+
+    >>> seeds_text([{"seeds": 20}, {"seeds": None}]), seeds_text([{"seeds": 1}, {"seeds": 5}])
+    ('20 seeds', '1 to 5 seeds')
+    """
+    found = sorted({row["seeds"] for row in rows if row.get("seeds") is not None})
+    if not found:
+        return None
+    return f"{found[0]} seed{'' if found[0] == 1 else 's'}" if len(found) == 1 else f"{found[0]} to {found[-1]} seeds"
+
+
 def common_text(rows: Sequence[Row]) -> str:
     """Return what all rows share: collective, and where they do not differ, message and world size.
 

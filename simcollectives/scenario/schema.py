@@ -13,7 +13,16 @@ from pydantic_core import core_schema
 from simcollectives.engines import DTYPES, ENGINES
 from simcollectives.measured import SHIPPED
 from simcollectives.metrics import COLLECTIVES
-from simcollectives.scenario.keys import FACTOR, METRICS, NUMBER, POINT_KEYS, RATIO, JsonSchema, Kind
+from simcollectives.scenario.keys import (
+    KEY_PATTERNS,
+    METRICS,
+    NUMBER,
+    OPTION_PATTERN,
+    POINT_KEYS,
+    RATIO,
+    JsonSchema,
+    Kind,
+)
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema_cluster import AnyCluster
 from simcollectives.scenario.schema_values import (
@@ -32,7 +41,10 @@ from simcollectives.scenario.schema_values import (
     reader,
 )
 
-OPTION_KEY = r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$"
+_KEY_SCHEMAS: JsonSchema = {
+    **{f"^{pattern}$": kind.json_schema for pattern, kind in KEY_PATTERNS.items()},
+    f"^{OPTION_PATTERN}$": {"type": ["integer", "string"]},
+}
 RANGE_STEPS = ("factor", "step", "points")
 
 
@@ -51,7 +63,7 @@ def _point_properties(schema: JsonSchema) -> None:
     properties = schema.setdefault("properties", {})
     for name, kind in POINT_KEYS.items():
         properties.setdefault(name, kind.json_schema)
-    schema["patternProperties"] = {OPTION_KEY: {"type": ["integer", "string"]}}
+    schema["patternProperties"] = _KEY_SCHEMAS
     schema["additionalProperties"] = False
 
 
@@ -167,11 +179,10 @@ def _sweep_schema() -> JsonSchema:
         ]
         return {"oneOf": [{"type": "array", "items": item, "minItems": 1}, *ranges]}
 
-    option = values({"type": ["integer", "string"]})
     return {
         "type": "object",
         "properties": {name: values(kind.json_schema) for name, kind in POINT_KEYS.items()},
-        "patternProperties": {OPTION_KEY: option},
+        "patternProperties": {pattern: values(schema) for pattern, schema in _KEY_SCHEMAS.items()},
         "additionalProperties": False,
         "minProperties": 1,
         "description": "All combinations of the values of these keys, the last key fastest",
@@ -255,7 +266,7 @@ class _Generator(GenerateJsonSchema):
         return described
 
 
-_SHARED = {kind.name: kind.json_schema for kind in (*POINT_KEYS.values(), RATIO, FACTOR, NUMBER)}
+_SHARED = {kind.name: kind.json_schema for kind in (*POINT_KEYS.values(), *KEY_PATTERNS.values(), RATIO, NUMBER)}
 
 
 def json_schema() -> dict[str, Any]:
