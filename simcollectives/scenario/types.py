@@ -1,7 +1,7 @@
 """A scenario as data: validated, in SI units, with the line of whatever may later be reported.
 
-A *point* is a mapping from keys (``message``, ``devices``, ``link.bandwidth``, ``parameter_server.servers``) to values;
-what it does not name is as written under ``cluster:`` and ``collective:``.
+A *point* is a mapping from keys (``message``, ``devices``, ``link.bandwidth``, ``slow.0.rank``, ``tree.root``) to values;
+what it does not name is as written in the file.
 """
 
 from collections.abc import Mapping
