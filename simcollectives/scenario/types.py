@@ -1,6 +1,6 @@
 """A scenario as data: validated, in SI units, with the line of whatever may later be reported.
 
-A *point* is a mapping from keys (``message``, ``devices``, ``link.bandwidth``, ``slow.0.rank``, ``tree.root``) to values;
+A *point* is a mapping from keys (``message``, ``devices``, ``link.bandwidth``, ``slow.0.rank``) to values;
 what it does not name is as written in the file.
 """
 
