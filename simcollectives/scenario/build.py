@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from simcollectives.algorithms import find_algorithm, label, resolve_options
-from simcollectives.cluster import Cluster, Device, Uplink, load_machine
+from simcollectives.cluster import Cluster, Uplink, load_machine
 from simcollectives.cluster.rank_order import checked_rank_order
 from simcollectives.errors import ClusterError, InputError, Problem
 from simcollectives.scenario.keys import MAX_WORLD_SIZE, is_option
@@ -32,7 +32,7 @@ def build_cluster(written: ClusterSettings, point: Point) -> Cluster:
         ClusterError: it cannot exist; the places of the problems are keys of ``cluster:``.
     """
     settings = at(written, point)
-    device = load_machine(settings.machine).device if settings.machine is not None else Device()
+    device = settings.device
     if settings.gamma is not None:
         device = replace(device, reduction_seconds_per_byte=settings.gamma)
     _check_size(settings)

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from simcollectives.errors import InputError, Problem, UnitError, nearest, suggestion
 from simcollectives.scenario.keys import METRICS
 from simcollectives.scenario.places import Path, place_text, printable, shown
+from simcollectives.scenario.training.keys import TRAINING_METRICS
 from simcollectives.scenario.yaml_text import Document
 
 MAX_OF_A_KIND = 10
@@ -24,6 +25,13 @@ EXAMPLES: Mapping[str, str] = {
     "cluster": "cluster: {devices: 8, link: {alpha: 5 us, bandwidth: 450 GB/s}}",
     "collective": "collective: {name: all_reduce, algorithms: [ring, tree]}",
     "name": "name: all_reduce",
+    "training": "training: {model: llama-3-8b, strategy: ddp, sequence: 4096, mfu: 45%}",
+    "model": "model: llama-3-8b",
+    "strategies": "strategies: [ddp, all_reduce_once]",
+    "device": "device: {peak: {bfloat16: 989 TFLOP/s}, memory: 80 GB, memory_bandwidth: 3350 GB/s}",
+    "peak": "peak: {bfloat16: 989 TFLOP/s}",
+    "layer_seconds": "layer_seconds: {block: {forward: 5 ms, backward: 10 ms}}",
+    "collectives": "collectives: {all_reduce: hierarchical}",
     "algorithms": "algorithms: [ring, tree]",
     "devices": "devices: 8",
     "nodes": "nodes: 4",
@@ -48,7 +56,7 @@ EXAMPLES: Mapping[str, str] = {
     "intra": "intra: {alpha: 5 us, bandwidth: 450 GB/s}",
     "inter": "inter: {alpha: 10 us, bandwidth: 50 GB/s}",
     "slow.link": "link: [0, 1]",
-    **{metric: f"{metric}: {{algorithm: ring, message: 4 KiB}}" for metric in METRICS},
+    **{f"expect.{metric}": f"{metric}: {{algorithm: ring, message: 4 KiB}}" for metric in METRICS},
     "ratio": "ratio: [{algorithm: tree}, {algorithm: ring}]",
     "crossover": "crossover: [ring, tree]",
     "order": "order: [tree, ring]",
@@ -57,6 +65,14 @@ EXAMPLES: Mapping[str, str] = {
     "along": "along: message",
     "file": "file: mine.csv",
     "set": "set: h100_1n8_aws_p5_allreduce_auto",
+}
+
+
+_OF_TRAINING: Mapping[str, str] = {
+    **{f"expect.{metric}": f"{metric}: {{strategy: ddp}}" for metric in TRAINING_METRICS},
+    "ratio": "ratio: [{strategy: ddp}, {strategy: all_reduce_once}]",
+    "crossover": "crossover: [ddp, all_reduce_once]",
+    "order": "order: [ddp, all_reduce_once]",
 }
 
 
@@ -156,6 +172,15 @@ class Context:
             self._add_details(path, error, None)
         return None
 
+    def text(self, data: Mapping[str, Any], key: str) -> str | None:
+        """Return the text of a key at the top, None where there is none; a problem where it is empty or no text."""
+        if key not in data or self.is_unusable((key,)):
+            return None
+        text = self.validate_type((key,), data[key], str)
+        if text is not None and not text.strip():
+            self.add((key,), f"the text is empty; write {EXAMPLES.get(key, 'one, or leave the key out')}")
+        return None if text is None else str(text)
+
     def finish(self) -> None:
         """Raise all problems, in the order of their lines.
 
@@ -184,12 +209,25 @@ class Context:
                 self._add_detail((*path, *detail["loc"]), detail)
 
     def _add_detail(self, path: Path, detail: ErrorDetails) -> None:
+        path = path[:-1] if path[-1:] == ("[key]",) else path  # the key itself is wrong
         if detail["type"] == "missing":
             key = str(path[-1])
-            self.add(path[:-1], f"the key {key} is missing; write {_example(path)}")
+            self.add(path[:-1], f"the key {key} is missing; write {self._example(path)}")
             self.unusable.add(path)
         else:
-            self.add(path, explain(detail, path), unusable=True)
+            self.add(path, explain(detail, self._example(path)), unusable=True)
+
+    def _example(self, path: Path) -> str:
+        """Return how what stands at a path may be written: the key with a value, or an item of its list."""
+        keys = [part for part in path if isinstance(part, str)]
+        key, parent = keys[-1], keys[-2] if len(keys) > 1 else ""
+        known = {**EXAMPLES, **_OF_TRAINING} if "training" in self.document.data else EXAMPLES
+        example = known.get(f"{parent}.{key}", known.get(key, f"{key}: ..."))
+        if isinstance(path[-1], str) or "[" not in example:
+            return example
+        items = example.partition("[")[2].rpartition("]")[0]
+        first, separator, _ = items.partition("}, " if "{" in items else ", ")
+        return first + "}" if separator == "}, " else first
 
 
 def _in_order(problem: Problem) -> tuple[int, list[str | int], str]:
@@ -207,9 +245,9 @@ def unknown_key(key: str, known: list[str]) -> str:
     return f"unknown key; {suggestion(key, known, 'known keys')}"
 
 
-def explain(detail: ErrorDetails, path: Path) -> str:
-    """Return one validation error, of the value at a path, in this project's words."""
-    kind, given, example = detail["type"], shown(detail["input"]), _example(path)
+def explain(detail: ErrorDetails, example: str) -> str:
+    """Return one validation error in this project's words, with an example of what may stand there."""
+    kind, given = detail["type"], shown(detail["input"])
     context = detail.get("ctx", {})
     if kind == "scenario":
         return str(context["message"])
@@ -230,18 +268,6 @@ def explain(detail: ErrorDetails, path: Path) -> str:
     if kind == "string_too_short":
         return f"the text is empty; write {example}"
     return f"{given}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
-
-
-def _example(path: Path) -> str:
-    """Return how what stands at a path may be written: the key with a value, or an item of its list."""
-    keys = [part for part in path if isinstance(part, str)]
-    key, parent = keys[-1], keys[-2] if len(keys) > 1 else ""
-    example = EXAMPLES.get(f"{parent}.{key}", EXAMPLES.get(key, f"{key}: ..."))
-    if isinstance(path[-1], str) or "[" not in example:
-        return example
-    items = example.partition("[")[2].rpartition("]")[0]
-    first, separator, _ = items.partition("}, " if "{" in items else ", ")
-    return first + "}" if separator == "}, " else first
 
 
 def _known_keys(model: type[BaseModel] | None, location: tuple[int | str, ...]) -> list[str]:

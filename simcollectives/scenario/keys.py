@@ -8,13 +8,18 @@ from functools import lru_cache
 from typing import Any
 
 from simcollectives.algorithms import ALGORITHMS
+from simcollectives.engines import DTYPES
 from simcollectives.engines.conditions import DISTRIBUTIONS
 from simcollectives.errors import UnitError, show_value
+from simcollectives.training.strategies.table import STRATEGIES
 from simcollectives.units import QUANTITIES
 
 MAX_WORLD_SIZE = 1 << 16
 MAX_MESSAGE_BYTES = 1 << 46
 """64 TiB: times the largest world size it still is a number of bytes that 64 bits hold."""
+
+MAX_SIZE = 1 << 24
+"""Of tensors, sequences and batches: of what is no number of devices."""
 
 MAX_SECONDS = 86_400.0
 MIN_BANDWIDTH, MAX_BANDWIDTH = 1.0, 1e18
@@ -143,8 +148,10 @@ BYTES = _quantity("bytes", 0, MAX_MESSAGE_BYTES)
 ANY_BYTES, ANY_SECONDS, ANY_BANDWIDTH = (_quantity(name, 0, math.inf) for name in ("bytes", "seconds", "bandwidth"))
 SECONDS = _quantity("seconds", 0, MAX_SECONDS)
 BANDWIDTH = _quantity("bandwidth", MIN_BANDWIDTH, MAX_BANDWIDTH)
+FLOPS_PER_SECOND = _quantity("flops_per_second", 1.0, 1e24)
 SECONDS_PER_BYTE = _quantity("seconds_per_byte", 0, MAX_SECONDS_PER_BYTE)
 COUNT = Kind("count", _whole(1, MAX_WORLD_SIZE, "a count"), _number_text, "8", _COUNT_SCHEMA, whole=True)
+SIZE = Kind("size", _whole(1, MAX_SIZE, "a size"), _number_text, "4096", {"type": "integer", "minimum": 1}, whole=True)
 INDEX = Kind("rank", _whole(0, MAX_WORLD_SIZE - 1, "a rank"), _number_text, "0", _INDEX_SCHEMA, whole=True)
 MAX_SEED, MAX_SEEDS = (1 << 63) - 1, 10_000
 _SEED_SCHEMA: JsonSchema = {"type": "integer", "minimum": 0, "maximum": MAX_SEED}
@@ -173,6 +180,9 @@ POINT_KEYS: Mapping[str, Kind] = {
     "leaf.nodes": COUNT,
     "leaf.rails": COUNT,
     "leaf.oversubscription": OVERSUBSCRIPTION,
+    "device.memory": BYTES,
+    "device.memory_bandwidth": BANDWIDTH,
+    "device.host_link": BANDWIDTH,
     "skew.random": SECONDS,
     "time.loggp.overhead": SECONDS,
     "time.loggp.gap": SECONDS,
@@ -183,7 +193,7 @@ POINT_KEYS: Mapping[str, Kind] = {
 }
 """Keys of a point: the way to a number of the file, without ``cluster``; further ones are in ``KEY_PATTERNS``.
 
-The options of an algorithm, as in ``parameter_server.servers``, come on top.
+The options of algorithms and strategies, as in ``parameter_server.servers``, come on top.
 """
 
 _LEVEL, _ITEM = "[a-z][a-z0-9_]*", "(?:0|[1-9][0-9]{0,4})"
@@ -193,18 +203,19 @@ KEY_PATTERNS: Mapping[str, Kind] = {
     rf"(?:torus|mesh)\.{_ITEM}": COUNT,
     rf"slow\.{_ITEM}\.(?:rank|link\.[01])": INDEX,
     rf"slow\.{_ITEM}\.(?:alpha|bandwidth|gamma)": FACTOR,
+    rf"device\.peak\.(?:{'|'.join(DTYPES)})": FLOPS_PER_SECOND,
     rf"skew\.ranks\.{_ITEM}": SECONDS,
     rf"jitter\.(?:alpha|bandwidth|reduction)\.(?:{'|'.join(DISTRIBUTIONS)})": SPREAD,
 }
 """Keys of a point that name a level, or an item of a list, counted from 0."""
 
 RUN_WORDS = ("skew", "jitter", "time", "seed", "seeds")
-SECTION_WORDS = ("leaf", "mesh", "pcie_switch", "slow", "torus", *RUN_WORDS)
+SECTION_WORDS = ("device", "leaf", "mesh", "pcie_switch", "slow", "torus", *RUN_WORDS)
 """First words of keys that are no names of levels; the former are of sections beside ``cluster:``."""
 
 _SIZE_KEY = re.compile(rf"devices|nodes|gpus_per_node|{_LEVEL}\.size|(?:torus|mesh)\.{_ITEM}")
-_ALGORITHMS = {algorithm.name for algorithm in ALGORITHMS}
-OPTION_PATTERN = rf"(?:{'|'.join(sorted(_ALGORITHMS))})\.[a-z][a-z0-9_]*"
+_NAMES = {algorithm.name for algorithm in ALGORITHMS} | {strategy.name for strategy in STRATEGIES}
+OPTION_PATTERN = rf"(?:{'|'.join(sorted(_NAMES))})\.[a-z][a-z0-9_]*"
 
 METRICS: Mapping[str, Kind] = {
     **dict.fromkeys(("seconds", "latency_seconds", "bandwidth_seconds", "reduction_seconds"), ANY_SECONDS),
@@ -236,8 +247,8 @@ def owner(key: str) -> str:
 
 
 def is_option(key: str) -> bool:
-    """Whether a key of a point is an option of an algorithm, such as ``parameter_server.servers``."""
-    return "." in key and owner(key) in _ALGORITHMS
+    """Whether a key of a point is an option of an algorithm or a strategy, such as ``parameter_server.servers``."""
+    return "." in key and owner(key) in _NAMES
 
 
 def is_size(key: str) -> bool:

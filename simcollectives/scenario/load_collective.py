@@ -12,7 +12,7 @@ from simcollectives.errors import AlgorithmError, InputError, nearest, show_valu
 from simcollectives.scenario.context import Context
 from simcollectives.scenario.places import Path, place_text
 from simcollectives.scenario.schema import CollectiveModel
-from simcollectives.scenario.schema_values import Reference, read_reference
+from simcollectives.scenario.schema_values import Reference, read_algorithm
 from simcollectives.scenario.types import AlgorithmEntry, CollectiveSettings
 from simcollectives.schedule.collectives import COLLECTIVES
 
@@ -55,7 +55,7 @@ def _references(listed: list[Any]) -> dict[int, Reference]:
     found = {}
     for index, one in enumerate(listed):
         with contextlib.suppress(PydanticCustomError):
-            found[index] = read_reference(one)
+            found[index] = read_algorithm(one)
     return found
 
 

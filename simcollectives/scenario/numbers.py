@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from simcollectives.cluster import Device
 from simcollectives.engines import Conditions, LogGP, TimeModel
 from simcollectives.scenario.keys import LINK_KEYS, POINT_KEYS, is_option, owner
 from simcollectives.scenario.types import ClusterSettings, Point
@@ -29,6 +30,7 @@ COUNTS: Mapping[str, tuple[str, ...]] = {
 """The keys that count the devices of each form of a cluster; the others have their sizes in lists."""
 
 _JITTER = ("alpha", "bandwidth", "reduction")
+_DEVICE = {"memory": "memory_bytes", "memory_bandwidth": "memory_bandwidth", "host_link": "host_link_bandwidth"}
 
 
 def numbers_of(settings: ClusterSettings | Conditions | TimeModel) -> dict[str, Way]:
@@ -84,6 +86,15 @@ def _of_cluster(settings: ClusterSettings) -> dict[str, Way]:
         factors = ("alpha", "bandwidth") if change.rank is None else ("alpha", "bandwidth", "gamma", "rank")
         ways |= {f"slow.{index}.{name}": ("slow", index, name) for name in factors}
         ways |= {f"slow.{index}.link.{end}": ("slow", index, "link", end) for end in range(len(change.link or ()))}
+    return ways | _of_device(settings.device)
+
+
+def _of_device(device: Device) -> dict[str, Way]:
+    ways: dict[str, Way] = {
+        f"device.{name}": ("device", number) for name, number in _DEVICE.items() if getattr(device, number) is not None
+    }
+    for index, (dtype, _) in enumerate(device.peak_flops):
+        ways[f"device.peak.{dtype}"] = ("device", "peak_flops", index, 1)
     return ways
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from simcollectives.algorithms import Option, find_algorithm
 from simcollectives.engines import Conditions, TimeModel
@@ -31,10 +31,12 @@ class KeyTable:
     """The keys of the points of a scenario, as far as its sections are valid (None where they are not)."""
 
     cluster: ClusterSettings | None
-    collective: CollectiveSettings | None
-    conditions: Conditions | None
-    time: TimeModel | None
+    collective: CollectiveSettings | None = None
+    conditions: Conditions | None = None
+    time: TimeModel | None = None
     seeds: int | None = None
+    ignored: ClassVar[tuple[str, ...]] = ("device",)
+    """First words of keys that change nothing in this kind of scenario."""
 
     def kind(self, key: str) -> Kind:
         """Return what kind of value a key takes.
@@ -45,7 +47,7 @@ class KeyTable:
         if is_option(key):
             return self._option_kind(key)
         kind = kind_of(key)
-        if kind is None:
+        if kind is None or owner(key) in self.ignored:
             raise InputError(unknown_key(key, self.known))
         problem = None if key in ("message", *self._numbers) else self._problem(key)
         if problem is not None:
@@ -57,7 +59,7 @@ class KeyTable:
         """All keys that fit."""
         options = [] if self.collective is None else _option_keys(self.collective)
         numbers = list(POINT_KEYS) if self.cluster is None else ["message", *self._numbers]
-        return [*dict.fromkeys(numbers), *options]
+        return [*(key for key in dict.fromkeys(numbers) if owner(key) not in self.ignored), *options]
 
     @cached_property
     def _numbers(self) -> tuple[str, ...]:

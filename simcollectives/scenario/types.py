@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from simcollectives.cluster import Change, Level, Link, RankOrder
+from simcollectives.cluster import Change, Device, Level, Link, RankOrder
 from simcollectives.engines import DEFAULT, IDEAL, Conditions, TimeModel
 from simcollectives.measured import MeasuredSweep
 
@@ -42,8 +42,8 @@ class LeafSettings:
 class ClusterSettings:
     """What ``cluster:`` says. ``machine`` is None but in its form; ``gamma`` (s/B) is None where it is not written.
 
-    ``sizes`` are those of a torus or mesh, ``levels`` those of a cluster of levels, which has no other sizes.
-    ``nics_per_node`` is None where every device has a card of its own.
+    ``device`` is the machine's, with what ``device:`` says. ``sizes`` are those of a torus or mesh, ``levels`` those of
+    a cluster of levels, which has no other sizes. ``nics_per_node`` is None where every device has its own card.
     """
 
     form: Form
@@ -61,6 +61,7 @@ class ClusterSettings:
     pcie_switch: PcieSettings | None = None
     leaf: LeafSettings | None = None
     slow: tuple[Change, ...] = ()
+    device: Device = field(default_factory=Device)
 
 
 @dataclass(frozen=True)

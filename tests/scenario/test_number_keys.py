@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -198,7 +199,7 @@ def test_levels_take_no_names_of_keys(name: str, refuse: Refuser) -> None:
 def test_crossovers_go_along_quantities(refuse: Refuser) -> None:
     expect = "expect: [{crossover: [tree, direct], along: seed, from: 0, to: 9, at_least: 1}]"
     (problem,) = refuse(text(FLAT, JITTER, expect))
-    assert "seed is no quantity that times could cross along; write along: message" in problem
+    assert "seed is no quantity that times could cross along" in problem
 
 
 def test_kinds_go_by_the_key_alone() -> None:
@@ -206,3 +207,40 @@ def test_kinds_go_by_the_key_alone() -> None:
     assert {key: kind.name for key in names if (kind := kind_of(key)) is not None} == names
     for key in ("slow.00.rank", "ring.size", "jitter", "torus", "a.b.alpha", "slow.0.link.2"):
         assert kind_of(key) is None
+
+
+TRAINING = """\
+title: x
+cluster: {nodes: 2, gpus_per_node: 2, LINKS, nics_per_node: 2, device: {peak: {bfloat16: PEAK, float32: 60 TFLOP/s}}}
+training: {model: {parameters: 1e8, layers: 4}, strategy: ddp, sequence: 512, mfu: 45%}
+""".replace("LINKS", LINKS)
+
+
+@pytest.mark.parametrize(
+    ("key", "old", "new"),
+    [
+        ("device.peak.bfloat16", "PEAK", "100 TFLOP/s"),
+        ("nics_per_node", "nics_per_node: 2", "1"),
+        ("inter.bandwidth", "bandwidth: 50 GB/s", "5 GB/s"),
+    ],
+)
+def test_a_point_of_a_training_scenario_is_the_file_with_that_number(
+    key: str, old: str, new: str, load: Callable[[str], Any]
+) -> None:
+    usual = run_scenario(load(TRAINING.replace("PEAK", "989 TFLOP/s"))).rows[0]
+    swept = run_scenario(load(TRAINING.replace("PEAK", "989 TFLOP/s") + f"sweep: {{{key}: [{new}]}}")).rows[0]
+    label = old.partition(":")[0] + ": " if ":" in old else ""
+    written = run_scenario(load(TRAINING.replace(old, label + new).replace("PEAK", "989 TFLOP/s"))).rows[0]
+    assert {**swept, "point": {}} == dict(written)
+    assert swept["step_seconds"] > usual["step_seconds"]
+
+
+@pytest.mark.parametrize("key", ["seed", "seeds", "skew.random", "message", "time.loggp.gap", "root"])
+def test_keys_of_collectives_are_none_of_training(key: str, refuse: Refuser) -> None:
+    (problem,) = refuse(TRAINING.replace("PEAK", "989 TFLOP/s") + f"sweep: {{{key}: [1]}}")
+    assert "unknown key; " in problem
+
+
+def test_keys_of_training_are_none_of_collectives(refuse: Refuser) -> None:
+    (problem,) = refuse(text(FLAT, "sweep: {device.memory: [80 GB]}"))
+    assert "unknown key; known keys: message, devices, " in problem
