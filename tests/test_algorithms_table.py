@@ -19,10 +19,10 @@ LINK = Link(1e-6, 1e9)
 EXPECTED = {
     "all_reduce": {
         "naive", "direct", "ring", "tree", "butterfly", "rabenseifner", "circulant", "hierarchical",
-        "parameter_server",
+        "parameter_server", "rotated_rings", "bidirectional_ring",
     },
-    "reduce_scatter": {"ring", "direct", "butterfly", "circulant"},
-    "all_gather": {"ring", "direct", "butterfly", "circulant"},
+    "reduce_scatter": {"ring", "direct", "butterfly", "circulant", "rotated_rings", "bidirectional_ring"},
+    "all_gather": {"ring", "direct", "butterfly", "circulant", "rotated_rings", "bidirectional_ring"},
     "broadcast": {"tree", "direct"},
     "reduce": {"tree", "direct"},
     "all_to_all": {"direct", "pairwise"},
@@ -72,7 +72,8 @@ def test_unknown_algorithm_names_the_nearest_or_all() -> None:
     assert str(error.value) == 'all_gather has no algorithm "rings"; did you mean "ring"?'
     with pytest.raises(AlgorithmError) as error:
         find_algorithm("all_gather", "x")
-    assert str(error.value) == 'all_gather has no algorithm "x"; it has: direct, ring, butterfly, circulant'
+    known = "direct, ring, butterfly, circulant, rotated_rings, bidirectional_ring"
+    assert str(error.value) == f'all_gather has no algorithm "x"; it has: {known}'
     with pytest.raises(AlgorithmError, match='has no algorithm "pairwise"'):
         find_algorithm("all_reduce", "pairwise")
     with pytest.raises(AlgorithmError, match='"all-reduce" is not a collective; did you mean "all_reduce"'):
@@ -101,6 +102,8 @@ def test_options_report_all_problems() -> None:
         ("all_reduce", "parameter_server", {"servers": 1.5}),
         ("all_reduce", "parameter_server", {"servers": "colocated"}),
         ("all_reduce", "parameter_server", {"servers": 10**9}),
+        ("all_reduce", "rotated_rings", {"channels": 0}),
+        ("all_reduce", "rotated_rings", {"channels": "all"}),
         ("broadcast", "tree", {"root": -1}),
         ("broadcast", "tree", {"root": "0"}),
         ("all_reduce", "hierarchical", {"intra": "tree"}),

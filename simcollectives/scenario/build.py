@@ -36,7 +36,6 @@ def build_cluster(written: ClusterSettings, point: Point) -> Cluster:
     if settings.gamma is not None:
         device = replace(device, reduction_seconds_per_byte=settings.gamma)
     _check_size(settings)
-    _check_slow_links(settings)
     bare = replace(_BUILDERS[settings.form](settings), device=device)
     cluster = replace(bare, rank_order=checked_rank_order(settings.rank_order, bare.nodes, bare.gpus_per_node))
     return cluster.with_uplinks(*_uplinks(settings, cluster)).with_changes(*settings.slow)
@@ -51,13 +50,6 @@ def _check_size(settings: ClusterSettings) -> None:
         rule = f"a cluster has at most {most}" if most == MAX_WORLD_SIZE else f"a {_NOUNS[form]} has at most {most}"
         place = "full_mesh" if form == "full_mesh" else counts[0] if counts else form
         raise ClusterError([Problem(place, f"{math.prod(sizes)} devices are too many; {rule}")])
-
-
-def _check_slow_links(settings: ClusterSettings) -> None:
-    wide = [index for index, one in enumerate(settings.slow) if one.link is not None and one.bandwidth > 1]
-    if wide:
-        rule = "a link is no faster than its ports; write at most 100%"
-        raise ClusterError([Problem(f"slow[{index}].bandwidth", rule) for index in wide])
 
 
 _NOUNS: Mapping[str, str] = {
@@ -119,8 +111,6 @@ def _uplinks(settings: ClusterSettings, cluster: Cluster) -> list[Uplink]:
         problems.append(Problem("leaf.rails", f"{leaf.rails} rails do not divide the {nics} network cards of a node"))
     if problems:
         raise ClusterError(problems)
-    if settings.form == "levels":
-        return _spines(cluster)
     if cluster.nodes == 1 or settings.form not in ("two_level", "machine"):
         return []
     port = cluster.level("inter").link.bandwidth
@@ -134,16 +124,6 @@ def _uplinks(settings: ClusterSettings, cluster: Cluster) -> list[Uplink]:
         bandwidth = leaf.nodes * nics * port / leaf.oversubscription
         found.append(Uplink("leaf", "inter", bandwidth, devices=leaf.nodes * gpus))
     return found
-
-
-def _spines(cluster: Cluster) -> list[Uplink]:
-    """Return the ways out of the units below each level that has no ports of its own."""
-    sizes = [level.size for level in cluster.levels]
-    return [
-        Uplink(level.name, level.name, level.link.bandwidth, devices=math.prod(sizes[:index]))
-        for index, level in enumerate(cluster.levels)
-        if level.ports_of is not None and level.size > 1
-    ]
 
 
 def options_at(collective: CollectiveSettings, entry: AlgorithmEntry, point: Point) -> dict[str, Any]:

@@ -164,7 +164,7 @@ VALUES = [
     ("leaf.oversubscription: [0.5]", "0.5 is less than 1, where nothing is shared; write 1 or more"),
     ("leaf.oversubscription: [4 GB/s]", '"4 GB/s" is text; write a bare number'),
     ("slow.0.bandwidth: [0%]", '"0%" is out of range: a factor is 1e-9 to 1e9'),
-    ("slow.1.bandwidth: [200%]", "at slow.1.bandwidth: 200%: a link is no faster than its ports; write at most 100%"),
+    ("slow.1.bandwidth: [200%]", "at slow.1.bandwidth: 200%: 2 is more than 1 (100%); a link is no faster than its ports"),
     ("slow.0.rank: [8]", "at slow.0.rank: 8: rank 8 is unreachable; ranks are 0 to 7"),
     ("jitter.alpha.lognormal: [1100%]", '"1100%" is out of range; a spread is a ratio from 0 to 10'),
     ("nics_per_node: [3]", "at nics_per_node: 3: 3 cards do not divide the 4 GPUs of a node"),
