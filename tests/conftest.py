@@ -11,7 +11,6 @@ from hypothesis import settings
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 # Scripts that other tests start where torch is installed.
-collect_ignore = (
-    [] if importlib.util.find_spec("torch") else ["training/ddp_recorder.py", "peers/torch_data_parallel.py"]
-)
+TORCH_SCRIPTS = ["training/ddp_recorder.py", "peers/torch_data_parallel.py"]
+collect_ignore = [] if importlib.util.find_spec("torch") else TORCH_SCRIPTS
 settings.load_profile("ci" if os.environ.get("CI") else "default")
