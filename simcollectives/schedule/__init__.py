@@ -9,10 +9,12 @@ from simcollectives.schedule.types import (
     Regular,
     Round,
     Schedule,
+    common,
     make_round,
     regular_phases,
     repeated,
     single,
+    spread,
 )
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "Regular",
     "Round",
     "Schedule",
+    "common",
     "concatenate",
     "embed",
     "find_collective",
@@ -36,4 +39,5 @@ __all__ = [
     "reverse",
     "share",
     "single",
+    "spread",
 ]

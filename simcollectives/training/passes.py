@@ -1,7 +1,7 @@
 """The forward and backward pass that all strategies share: kernels by module, activations by layer, gradients."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from simcollectives.engines.job import DTYPES
 from simcollectives.training.model import Layer, Module, Parameter
@@ -107,7 +107,9 @@ def _activations(held: LayerBytes) -> list[Item]:
     return [item for item in items if item[1]]
 
 
-def optimizer_step(builder: Builder, training: Training, after: list[int], *, frees_gradients: bool = True) -> int:
+def optimizer_step(
+    builder: Builder, training: Training, after: Iterable[int] = (), *, frees_gradients: bool = True
+) -> int:
     """Issue the optimizer on the whole model, after which gradients are freed unless something else holds them."""
     builder.phase = "optimizer"
     moved = 0

@@ -1,6 +1,5 @@
 """Putting a training step together from what a person knows: a model, a cluster, a batch, and how fast kernels are."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from math import inf
 from numbers import Real
@@ -9,7 +8,7 @@ from typing import TypeGuard
 from simcollectives.cluster import Cluster
 from simcollectives.cluster.rank_order import as_whole
 from simcollectives.engines.job import DTYPES
-from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.errors import InputError, Problem, show_value, suggestion
 from simcollectives.training.activations import activations
 from simcollectives.training.compute import seconds_from_flops, seconds_from_layers
 from simcollectives.training.model import Model
@@ -44,8 +43,8 @@ def prepare_training(
     Kernels reach the share ``mfu`` of the device's peak in the dtype of the computation, or take the measured
     ``layer_seconds``, forward and backward by layer. ``train_batch`` are sequences on all ranks, for a check.
     ``iteration`` counts from 0; None is the steady state. ``slow`` multiplies the compute of ranks. Where they are not
-    given, ``precision`` is bfloat16 throughout and ``optimizer`` Adam, with a master copy if parameters are narrower than
-    float32.
+    given, ``precision`` is bfloat16 throughout and ``optimizer`` Adam, with a master copy if parameters are narrower
+    than float32.
 
     Raises:
         InputError: the device's peak is not known, layers lack measured times, batch numbers contradict each other, a
@@ -101,9 +100,7 @@ def _measured_problems(model: Model, measured: LayerSeconds, mfu: float | None) 
     names = [layer.name for layer in model.layers]
     for name in measured:
         if name not in names:
-            near = difflib.get_close_matches(str(name), names, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            rule = f"{show_value(name)} is not a layer of {model.name}; {hint}there are: {_some(names)}"
+            rule = f"{show_value(name)} is not a layer of {model.name}; {suggestion(name, names, 'there are')}"
             problems.append(Problem("layer_seconds", rule))
         elif not _are_times(measured[name]):
             rule = f"{show_value(measured[name])} are no times of {name}; give the seconds of forward and backward"
@@ -139,9 +136,8 @@ def _iteration_problems(iteration: int | None) -> list[Problem]:
     whole = as_whole(iteration)
     if iteration is None or (whole is not None and whole >= 0):
         return []
-    return [
-        Problem("iteration", f"{show_value(iteration)} is not a step; give 0 for the first, None for the steady one")
-    ]
+    rule = f"{show_value(iteration)} is not a step; give 0 for the first, None for the steady one"
+    return [Problem("iteration", rule)]
 
 
 def _slow_problems(cluster: Cluster, slow: Mapping[int, float]) -> list[Problem]:

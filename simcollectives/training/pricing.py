@@ -8,8 +8,9 @@ import numpy as np
 
 from simcollectives.algorithms import ALGORITHMS
 from simcollectives.cluster import Cluster
+from simcollectives.engines.bytes_sent import count_bytes_sent
 from simcollectives.engines.closed_form import closed_form_parts
-from simcollectives.engines.job import Job, count_bytes_sent, make_job
+from simcollectives.engines.job import Job, make_job
 from simcollectives.engines.simulate import simulate_job
 from simcollectives.errors import InputError, Problem
 from simcollectives.schedule.types import IntArray
@@ -89,9 +90,8 @@ class Pricer:
             sent, use = _most(run.bytes_sent_by_level, job), port_shares(job, run.seconds)
             return Price(run.seconds, run.latency_seconds, job.label, run.engine, sent, use)
         # No port is busy for longer than the critical path is with the bytes of its level.
-        use = {
-            name: busy / parts.seconds for name, busy in zip(parts.level_names, parts.bandwidth, strict=True) if busy
-        }
+        busy = zip(parts.level_names, parts.bandwidth, strict=True)
+        use = {level: seconds / parts.seconds for level, seconds in busy if seconds}
         return Price(parts.seconds, sum(parts.latency), job.label, "closed_form", self._sent_bytes(job), use)
 
     def _sent_bytes(self, job: Job) -> int:

@@ -37,7 +37,7 @@ class Precision:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """What an optimizer keeps for each parameter: ``state_bytes`` (momentum, variance), a float32 ``master`` where asked.
+    """What an optimizer keeps for each parameter: ``state_bytes`` (momentum, variance), and a float32 ``master``.
 
     ``gradient_copy`` is a copy of the gradients in float32, made at the step and read instead of them. By default, Adam
     in mixed precision, a parameter with its gradient takes 2 + 2 + 12 bytes.

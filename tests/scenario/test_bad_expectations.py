@@ -80,10 +80,10 @@ CASES = {
         "$.expect[0].seconds.nodes (line 4): a flat cluster has no key nodes; vary devices"
     ],
     scenario("expect: [{seconds: {algorithm: ring, devices: 0}, at_most: 5 us}]"): [
-        "$.expect[0].seconds.devices (line 4): 0 is not a count; write a whole number from 1 to 65536"
+        "$.expect[0].seconds.devices (line 4): 0 is not a count; write a whole number from 1 to 1048576"
     ],
     scenario("expect: [{seconds: {algorithm: ring, message: 5 B}, at_most: 5 us}]"): [
-        "$.expect[0].seconds.message (line 4): 5.0 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
+        "$.expect[0].seconds.message (line 4): 5 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
     ],
     scenario(
         "sweep: {devices: [4, 8]}",

@@ -57,57 +57,50 @@ def bucket_limits(options: Options) -> tuple[float, ...]:
     return tuple(caps) if isinstance(caps, tuple) else (caps,)
 
 
-def _looks_for_unused(options: Options) -> bool:
-    """Whether every iteration looks for parameters without a gradient; a static graph is looked through once."""
-    return bool(options["find_unused_parameters"] and not options["static_graph"])
-
-
-def rebuilding(options: Options) -> int | None:
-    """Return the iteration that makes the buckets anew, from the order in which gradients became complete, if any."""
-    if _looks_for_unused(options) or options["bucket_order"] == "registration":
+def _rebuilt_after(options: Options) -> int | None:
+    """Return after how many reduced backward passes buckets are made anew; None: never."""
+    if options["bucket_order"] == "registration":
         return None
-    return 2 if options["static_graph"] else 1
+    if options["static_graph"]:
+        return 2
+    return None if options["find_unused_parameters"] else 1
 
 
-def rebuilt(training: Training, options: Options) -> bool:
-    """Whether buckets are those made from the order in which gradients became complete."""
-    when = rebuilding(options)
-    return when is not None and (training.iteration is None or training.iteration >= when)
+def buckets_of(training: Training, options: Options, reduced: int | None = None) -> list[Bucket]:
+    """Return the buckets in the order in which they are reduced, after so many ``reduced`` backward passes.
 
-
-def _rebuilds_now(training: Training, options: Options) -> bool:
-    return training.iteration is not None and training.iteration == rebuilding(options)
-
-
-def buckets_of(training: Training, options: Options) -> list[Bucket]:
-    """Return the buckets in the order in which they are reduced."""
+    None is the steady state.
+    """
     how = training.gradient_dtype, training.gradient_bytes
-    parameters = training.model.parameters
-    limits = bucket_limits(options)
+    parameters, limits = training.model.parameters, bucket_limits(options)
+    when = _rebuilt_after(options)
     if options["bucket_order"] == "registration":
         return assign(parameters, limits, *how)
-    if rebuilt(training, options):
+    if when is not None and (reduced is None or reduced >= when):
         return assign(ready_order(training), limits, *how)
-    first = assign(parameters, limits if _looks_for_unused(options) else UNLIMITED, *how)
+    first = assign(parameters, limits if when is None else UNLIMITED, *how)
     return in_registration_order(first, parameters)[::-1]
 
 
 @dataclass
 class _Reducer:
-    """Launches buckets in order during one backward pass. ``apart``: gradients are not yet views of the buckets."""
+    """Launches buckets in order during one backward pass. ``apart``: gradients are not yet views of the buckets.
+
+    ``delays`` the launches to the end, as the first pass over a static graph does.
+    """
 
     builder: Builder
     training: Training
     options: Options
     buckets: list[Bucket]
     apart: bool
+    delays: bool
     ends: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.hook: Hook = HOOKS[self.options["hook"]]
         self.pending = [len(bucket.parameters) for bucket in self.buckets]
         self.bucket_of = {p.name: i for i, bucket in enumerate(self.buckets) for p in bucket.parameters}
-        self.delays = self.options["static_graph"] and self.training.iteration == 0
 
     def ready(self, parameter: Parameter) -> None:
         """Put a complete gradient into its bucket, divided by the number of ranks, and launch what can be."""
@@ -128,71 +121,86 @@ class _Reducer:
             index = len(self.ends)
             self.ends.append(self.hook.reduce(self.builder, self.training, self.options, self.buckets[index], index))
 
-    def finish(self) -> list[int]:
+    def finish(self) -> None:
         """End the backward pass: wait for the buckets, and copy them back where gradients are not views of them."""
+        unused = [self._unused()] if self.delays else []
         self._launch()
-        ends = list(self.ends)
-        if _looks_for_unused(self.options):
-            call = Call("all_reduce", WORLD, self.training.world_size, len(self.training.model.parameters), "int32")
-            ends.append(self.builder.collective("unused parameters", call, after=[self.builder.last[COMPUTE]]))
-        if self.options["gradient_as_bucket_view"]:
-            return ends
-        for index, bucket in enumerate(self.buckets):
-            seconds = self.training.memory_seconds(2 * bucket.bytes)
-            self.builder.compute(f"bucket {index} into gradients", seconds, after=[ends[index]])
-        return ends
+        if self.options["find_unused_parameters"] and not self.options["static_graph"]:
+            unused = [self._unused()]
+        if not self.options["gradient_as_bucket_view"]:
+            for index, bucket in enumerate(self.buckets):
+                seconds = self.training.memory_seconds(2 * bucket.bytes)
+                self.builder.compute(f"bucket {index} into gradients", seconds, after=[self.ends[index]])
+        self.builder.compute("wait for the buckets", 0.0, after=[*self.ends, *unused])
+
+    def _unused(self) -> int:
+        """Tell all ranks which parameters had no gradient: a number for each."""
+        call = Call("all_reduce", WORLD, self.training.world_size, len(self.training.model.parameters), "int32")
+        return self.builder.collective("unused parameters", call, after=[self.builder.last[COMPUTE]])
 
 
 def write_program(training: Training, options: Options) -> Program:
     """Write the step of one rank."""
     builder = Builder()
-    buckets = buckets_of(training, options)
+    steady = buckets_of(training, options)
     stand_replicated(builder, training)
-    builder.stand(BUCKETS, sum(bucket.bytes for bucket in buckets))
-    for item, size in HOOKS[options["hook"]].standing(training, options, buckets):
+    builder.stand(BUCKETS, sum(bucket.bytes for bucket in steady))
+    for item, size in HOOKS[options["hook"]].standing(training, options, steady):
         builder.stand(item, size)
-    views, zeroed = options["gradient_as_bucket_view"], options["zero_grad"] == "zero"
-    # Gradients that are zeroed, not set to None, outlive the step; views of buckets do so until new ones are made.
-    held = zeroed and training.iteration != 0
-    apart = not (views and held) or _rebuilds_now(training, options)
+    # Gradients that are zeroed, not set to None, outlive a step.
+    views, kept = options["gradient_as_bucket_view"], options["zero_grad"] == "zero"
+    held = kept and training.iteration != 0
     if held:
-        if apart:
-            builder.stand(GRADIENTS, training.all_gradient_bytes)
+        builder.stand(GRADIENTS, 0 if views else training.all_gradient_bytes)
         builder.compute("gradients to zero", training.memory_seconds(training.all_gradient_bytes))
-    ends: list[int] = []
-    synchronised = True
+    _passes(builder, training, options, steady, held)
+    optimizer_step(builder, training, frees_gradients=not (views or kept))
+    return builder.program()
+
+
+def _passes(builder: Builder, training: Training, options: Options, steady: list[Bucket], held: bool) -> None:
+    """Issue all micro-batches. ``held``: gradients of zero are there already."""
+    views = options["gradient_as_bucket_view"]
+    reduced = _reduced_before(training, options)
+    synchronised, apart = True, not (views and held)
     for micro_batch in range(training.accumulation):
         builder.micro_batch, builder.phase = micro_batch, "forward"
-        if micro_batch == 0 and _rebuilds_now(training, options):
+        buckets = steady if reduced is None else buckets_of(training, options, reduced)
+        if synchronised and reduced is not None and reduced == _rebuilt_after(options):
             _tell_order(builder, training, buckets)
+            if not apart:
+                # Gradients are views of the old buckets, which stay until each has been copied.
+                builder.compute("new buckets", 0.0, allocates=[(GRADIENTS, training.all_gradient_bytes)])
+                apart = True
         if synchronised and options["broadcast_buffers"]:
             _broadcast_buffers(builder, training)
         forward(builder, training)
         builder.phase = "backward"
         synchronised = not options["no_sync"] or micro_batch == training.accumulation - 1
-        reducer = _Reducer(builder, training, options, buckets, apart)
-        told = reducer.ready if synchronised else nobody
-        backward(builder, training, told, first=not held and micro_batch == 0)
+        reducer = _Reducer(builder, training, options, buckets, apart, options["static_graph"] and reduced == 0)
+        backward(builder, training, reducer.ready if synchronised else nobody, first=not held and micro_batch == 0)
         if synchronised:
-            ends = reducer.finish()
+            reducer.finish()
             apart = apart and not views
-    optimizer_step(builder, training, ends, frees_gradients=not (views or zeroed))
-    return builder.program()
+            reduced = None if reduced is None else reduced + 1
+
+
+def _reduced_before(training: Training, options: Options) -> int | None:
+    """Return how many backward passes were reduced before this step; None in the steady state."""
+    if training.iteration is None:
+        return None
+    return training.iteration * (1 if options["no_sync"] else training.accumulation)
 
 
 def _tell_order(builder: Builder, training: Training, buckets: list[Bucket]) -> None:
-    """Rank 0 tells the others the order of its gradients, from which the buckets are made anew."""
+    """Rank 0 tells the others its order of gradients, once, when buckets are made from it."""
     for name, elements in (
         ("order of gradients", len(training.model.parameters) + 1),
         ("sizes of buckets", len(buckets)),
     ):
         call = Call("broadcast", WORLD, training.world_size, elements, "int32")
-        end = builder.collective(name, call, after=_computed(builder))
+        end = builder.collective(name, call, after=[builder.last[COMPUTE]] if COMPUTE in builder.last else [])
         builder.host(f"wait for {name}", after=[end])
-
-
-def _computed(builder: Builder) -> list[int]:
-    return [builder.last[COMPUTE]] if COMPUTE in builder.last else []
 
 
 def _broadcast_buffers(builder: Builder, training: Training) -> None:
@@ -203,7 +211,7 @@ def _broadcast_buffers(builder: Builder, training: Training) -> None:
         training.parameter_dtype,
         lambda buffer: buffer.elements * DTYPES[training.parameter_dtype(buffer)],
     )
-    for group in groups:
+    for group in in_registration_order(groups, buffers):
         seconds = training.memory_seconds(2 * group.bytes)
         joined = builder.compute("buffers to send", seconds)
         call = Call("broadcast", WORLD, training.world_size, group.elements, group.dtype)
