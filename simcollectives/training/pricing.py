@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from simcollectives.algorithms import ALGORITHMS
 from simcollectives.cluster import Cluster
@@ -13,7 +14,7 @@ from simcollectives.engines.closed_form import closed_form_parts
 from simcollectives.engines.job import Job, make_job
 from simcollectives.engines.simulate import simulate_job
 from simcollectives.errors import InputError, Problem
-from simcollectives.schedule.types import IntArray
+from simcollectives.schedule.types import Phase
 from simcollectives.training.program import Call
 
 Choice = tuple[str, Mapping[str, Any]]
@@ -26,8 +27,8 @@ WORLD = "world"
 class Price:
     """A collective alone. ``sent_bytes`` are of the rank that sends most.
 
-    ``use`` is the share of ``seconds`` in which the busiest port of each level is in use, or a little more.
-    ``latency_seconds`` are those of ``seconds`` that do not depend on its bytes, along the critical path.
+    ``use`` is the share of ``seconds`` in which the busiest port of each level is in use; where chunks differ, as if
+    all were as large as the largest. ``latency_seconds`` do not depend on its bytes, along the critical path.
     """
 
     seconds: float
@@ -36,6 +37,21 @@ class Price:
     engine: str
     sent_bytes: int
     use: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a schedule of equal chunks sends for every byte of a chunk.
+
+    Bytes of the rank that sends most; by level, seconds in which the busiest port is in use.
+    """
+
+    sent_bytes: int
+    port_seconds: Mapping[str, float]
+
+    def use(self, chunk_bytes: int, seconds: float) -> dict[str, float]:
+        """Return for each level the share of some seconds in which the busiest port is in use; at most 1."""
+        return {level: min(busy * chunk_bytes / seconds, 1.0) for level, busy in self.port_seconds.items()}
 
 
 FREE = Price(0.0, 0.0, "none", "none", 0, {})
@@ -55,6 +71,42 @@ def default_choices(cluster: Cluster) -> dict[str, Choice]:
     return chosen
 
 
+def most_sent(job: Job) -> int:
+    """The most that one rank sends, in bytes; dedicated servers are no ranks."""
+    return int(count_bytes_sent(job).sum(axis=0)[: job.cluster.world_size].max())
+
+
+def traffic_of(job: Job) -> Traffic:
+    """Count what a schedule sends, were its chunks of one byte each."""
+    job = replace(job, layout=replace(job.layout, elements=job.layout.period or job.layout.chunks), dtype="int8")
+    network = job.full_cluster.network
+    moved = np.zeros(network.count)
+    for channel in job.schedule.channels:
+        for phase in channel:
+            moved += _moved(job, phase)
+    busy = moved / network.capacity[:-1]
+    most = {level.name: busy[network.level_of[:-1] == index] for index, level in enumerate(job.cluster.levels)}
+    return Traffic(most_sent(job), {level: float(ports.max()) for level, ports in most.items() if ports.any()})
+
+
+def _moved(job: Job, phase: Phase) -> npt.NDArray[np.float64]:
+    """Bytes over each port in a phase; rounds that are alike are made once."""
+    network = job.full_cluster.network
+    if phase.regular is not None and network.plain and len(job.cluster.levels) == 1:
+        chunks = sum(phase.regular.chunks(step) for step in range(phase.steps))
+        return np.full(network.count, float(phase.regular.messages * chunks))
+    rounds, times = range(phase.steps), 1
+    if phase.rotation is not None and phase.steps and np.ptp(phase.round_at(0).count) == 0:
+        rounds, times = range(1), phase.steps
+    moved = np.zeros(network.count + 1)
+    for step in rounds:
+        round_ = phase.round_at(step)
+        resources = network.routes(round_.src, round_.dst).resources
+        row_bytes = np.repeat(job.layout.row_elements(round_), resources.shape[1])
+        moved += np.bincount(resources.reshape(-1), row_bytes, len(moved))
+    return moved[:-1] * times
+
+
 @dataclass
 class Pricer:
     """Prices collectives on a cluster, each size once: by the closed form where it is exact, else by engine auto.
@@ -65,7 +117,7 @@ class Pricer:
     cluster: Cluster
     choices: Mapping[str, Choice] = field(default_factory=dict)
     _prices: dict[Call, Price] = field(default_factory=dict)
-    _sent_by_one: dict[tuple[str, str], int] = field(default_factory=dict)
+    _traffic: dict[str, Traffic] = field(default_factory=dict)
 
     def __call__(self, call: Call) -> Price:
         """Return the price of a call.
@@ -85,40 +137,18 @@ class Pricer:
         if self.cluster.world_size == 1 or call.elements == 0:
             return FREE
         parts = closed_form_parts(job)
-        if parts is None:
+        if parts is not None:
+            seconds, latency, engine = parts.seconds, sum(parts.latency), "closed_form"
+        else:
             run = simulate_job(job)
-            sent, use = _most(run.bytes_sent_by_level, job), port_shares(job, run.seconds)
-            return Price(run.seconds, run.latency_seconds, job.label, run.engine, sent, use)
-        # No port is busy for longer than the critical path is with the bytes of its level.
-        busy = zip(parts.level_names, parts.bandwidth, strict=True)
-        use = {level: seconds / parts.seconds for level, seconds in busy if seconds}
-        return Price(parts.seconds, sum(parts.latency), job.label, "closed_form", self._sent_bytes(job), use)
+            seconds, latency, engine = run.seconds, run.latency_seconds, run.engine
+        traffic = self._traffic_of(call.kind, job)
+        even = job.layout.floor * job.itemsize
+        sent = traffic.sent_bytes * even if job.layout.even else most_sent(job)
+        largest = even if job.layout.even else even + job.itemsize
+        return Price(seconds, latency, job.label, engine, sent, traffic.use(largest, seconds))
 
-    def _sent_bytes(self, job: Job) -> int:
-        """Bytes that the busiest rank sends; where chunks are alike they are proportional, and counted once."""
-        if not job.layout.even:
-            return _most(count_bytes_sent(job), job)
-        key = job.algorithm.collective, job.dtype
-        if key not in self._sent_by_one:
-            one = replace(job.layout, elements=job.layout.period or job.layout.chunks)
-            self._sent_by_one[key] = _most(count_bytes_sent(replace(job, layout=one)), job)
-        return self._sent_by_one[key] * job.layout.floor
-
-
-def _most(sent: IntArray, job: Job) -> int:
-    """The most that one rank sends, of bytes [level, device]; dedicated servers come after the ranks."""
-    return int(sent.sum(axis=0)[: job.cluster.world_size].max())
-
-
-def port_shares(job: Job, seconds: float) -> dict[str, float]:
-    """Return for each level which share of some seconds its busiest port is in use: bytes / (bandwidth x seconds)."""
-    network = job.full_cluster.network
-    moved = np.zeros(network.count + 1)
-    for channel in range(len(job.schedule.channels)):
-        for round_ in job.schedule.rounds_of(channel):
-            resources = network.routes(round_.src, round_.dst).resources
-            row_bytes = job.layout.row_elements(round_) * job.itemsize
-            moved += np.bincount(resources.reshape(-1), np.repeat(row_bytes, resources.shape[1]), len(moved))
-    busy = moved[:-1] / network.capacity[:-1]
-    most = {level.name: busy[network.level_of[:-1] == index] for index, level in enumerate(job.cluster.levels)}
-    return {name: min(float(b.max()) / seconds, 1.0) for name, b in most.items() if b.any() and seconds > 0}
+    def _traffic_of(self, kind: str, job: Job) -> Traffic:
+        if kind not in self._traffic:
+            self._traffic[kind] = traffic_of(job)
+        return self._traffic[kind]
