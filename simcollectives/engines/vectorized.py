@@ -21,7 +21,7 @@ from simcollectives.engines.durations import alone_seconds, shared_end
 from simcollectives.engines.job import Job
 from simcollectives.engines.ring_phase import RingPhase
 from simcollectives.engines.run import Parts
-from simcollectives.engines.timed_round import Timer, add_bytes
+from simcollectives.engines.timed_round import Timer
 from simcollectives.schedule.types import IntArray, Phase, Regular
 
 KEPT_BYTES = 32 << 20
@@ -138,8 +138,7 @@ class _Walk:
         for first in range(0, phase.steps, self.spacing):
             count = min(self.spacing, phase.steps - first)
             segment = ArraySegment(phase, first, count, self.rounds + first, clock, self.timer)
-            segment.played, clock = segment.play()
-            add_bytes(self.sent, (timed for _, timed in segment.played))
+            segment.played, clock = segment.play(self.sent)
             self.segments.append(segment)
             self._keep(segment)
         self.clock = clock

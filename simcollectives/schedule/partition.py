@@ -71,8 +71,13 @@ class Layout:
             return count * self.floor
         if self.period:
             return self._elements_by_chunk(round_)
-        longer = -((common(round_.first) - self.remainder) // common(round_.stride))
-        elements = count * self.floor + np.minimum(np.maximum(longer, 0), count)
+        first, stride = common(round_.first), common(round_.stride)
+        # In place, as new arrays cost more than sums.
+        longer = np.asarray(self.remainder + stride - 1 - first)
+        longer //= stride
+        np.maximum(longer, 0, out=longer)
+        elements = np.minimum(longer, count)
+        elements += count * self.floor
         return elements if elements.ndim else int(elements)
 
     def _elements_by_chunk(self, round_: Round) -> IntArray:
