@@ -83,7 +83,7 @@ CASES = {
         "$.expect[0].seconds.devices (line 4): 0 is not a count; write a whole number from 1 to 1048576"
     ],
     scenario("expect: [{seconds: {algorithm: ring, message: 5 B}, at_most: 5 us}]"): [
-        "$.expect[0].seconds.message (line 4): 5.0 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
+        "$.expect[0].seconds.message (line 4): 5 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
     ],
     scenario(
         "sweep: {devices: [4, 8]}",

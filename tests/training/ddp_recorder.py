@@ -8,6 +8,7 @@ Between them stand marks of the modules whose backward starts.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import tempfile
@@ -41,7 +42,10 @@ class Recorded(dist.ProcessGroup):  # type: ignore[misc]
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
         """All-reduce in place."""
         self._note("all_reduce", tensors)
-        return self.inner.allreduce(tensors, opts or dist.AllreduceOptions())
+        work = self.inner.allreduce(tensors, opts or dist.AllreduceOptions())
+        # What a hook does next is then issued at once, as on a GPU, and not in the order in which gloo's threads end.
+        work.wait()
+        return work
 
     def broadcast(self, tensors: Any, opts: Any = None) -> Any:
         """Send rank 0's tensors to all."""
@@ -52,7 +56,7 @@ class Recorded(dist.ProcessGroup):  # type: ignore[misc]
         """Gather shapes when DDP is made; not part of a step."""
         return self.inner.allgather(outputs, inputs, opts or dist.AllgatherOptions())
 
-    def getBackendName(self) -> str:  # noqa: N802
+    def getBackendName(self) -> str:
         """Name the backend as PyTorch asks for it."""
         return "recorded"
 
@@ -117,7 +121,7 @@ def make(name: str) -> tuple[nn.Module, Any]:
         return nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * 16, 10)), torch.randn(4, 3, 8, 8)
     widths = [20, 40, 60, 80, 60, 40, 10]
     parts: list[nn.Module] = []
-    for here, there in zip(widths, widths[1:], strict=False):
+    for here, there in itertools.pairwise(widths):
         parts += [nn.Linear(here, there), nn.LayerNorm(there), nn.Tanh()]
     return nn.Sequential(*parts), values
 

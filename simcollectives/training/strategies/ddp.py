@@ -50,24 +50,28 @@ def bucket_limits(options: Options) -> tuple[float, ...]:
     return tuple(caps) if isinstance(caps, tuple) else (caps,)
 
 
-def rebuilt(training: Training, options: Options) -> bool:
-    """Whether buckets were already made from the order in which gradients become complete."""
-    if options["find_unused_parameters"] and not options["static_graph"]:
-        return False
-    return training.iteration is None or training.iteration > (1 if options["static_graph"] else 0)
+def _rebuilt_after(options: Options) -> int | None:
+    """Return after how many reduced backward passes buckets are made anew; None: never."""
+    if options["bucket_order"] == "registration":
+        return None
+    if options["static_graph"]:
+        return 2
+    return None if options["find_unused_parameters"] else 1
 
 
-def buckets_of(training: Training, options: Options) -> list[Bucket]:
-    """Return the buckets in the order in which they are reduced."""
+def buckets_of(training: Training, options: Options, reduced: int | None = None) -> list[Bucket]:
+    """Return the buckets in the order in which they are reduced, after so many ``reduced`` backward passes.
+
+    None is the steady state.
+    """
     how = training.gradient_dtype, training.gradient_bytes
-    parameters = training.model.parameters
-    limits = bucket_limits(options)
+    parameters, limits = training.model.parameters, bucket_limits(options)
+    when = _rebuilt_after(options)
     if options["bucket_order"] == "registration":
         return assign(parameters, limits, *how)
-    if rebuilt(training, options):
+    if when is not None and (reduced is None or reduced >= when):
         return assign(ready_order(training), limits, *how)
-    unused = options["find_unused_parameters"] and not options["static_graph"]
-    first = assign(parameters, limits if unused else UNLIMITED, *how)
+    first = assign(parameters, limits if when is None else UNLIMITED, *how)
     return in_registration_order(first, parameters)[::-1]
 
 
@@ -81,14 +85,13 @@ class _Reducer:
     buckets: list[Bucket]
     hook: Hook
     apart: bool
+    delays: bool
     pending: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.pending = [len(bucket.parameters) for bucket in self.buckets]
         self.bucket_of = {p.name: i for i, bucket in enumerate(self.buckets) for p in bucket.parameters}
-        static = self.options["static_graph"] and self.training.iteration == 0
-        self.delays = static
 
     def ready(self, parameter: Parameter, _done: int) -> None:
         """Copy a complete gradient into its bucket, and launch what can be."""
@@ -109,17 +112,22 @@ class _Reducer:
 
     def finish(self) -> list[int]:
         """End the backward pass: wait for the buckets, and copy them back where gradients are not views of them."""
+        unused = [self._unused()] if self.delays else []
         self._launch()
-        ends = list(self.ends)
         if self.options["find_unused_parameters"] and not self.options["static_graph"]:
-            call = Call("all_reduce", WORLD, self.training.world_size, len(self.training.model.parameters), "int32")
-            ends.append(self.builder.collective("unused parameters", call, after=[self.builder.last[COMPUTE]]))
+            unused = [self._unused()]
+        ends = [*self.ends, *unused]
         if self.options["gradient_as_bucket_view"]:
             return ends
         for index, bucket in enumerate(self.buckets):
             seconds = self.training.memory_seconds(2 * bucket.bytes)
             self.builder.compute(f"bucket {index} into gradients", seconds, after=[ends[index]])
         return ends
+
+    def _unused(self) -> int:
+        """Tell all ranks which parameters had no gradient: a number for each."""
+        call = Call("all_reduce", WORLD, self.training.world_size, len(self.training.model.parameters), "int32")
+        return self.builder.collective("unused parameters", call, after=[self.builder.last[COMPUTE]])
 
 
 def _aliased(options: Options) -> bool:
@@ -131,28 +139,32 @@ def write_program(training: Training, options: Options) -> Program:
     """Write the step of one rank."""
     builder = Builder()
     hook = HOOKS[options["hook"]]
-    buckets = buckets_of(training, options)
+    reduced = _reduced_before(training, options)
     stand_replicated(builder, training)
-    builder.stand(BUCKETS, sum(bucket.bytes for bucket in buckets))
-    for item, size in hook.standing(training, options, buckets):
+    steady = buckets_of(training, options)
+    builder.stand(BUCKETS, sum(bucket.bytes for bucket in steady))
+    for item, size in hook.standing(training, options, steady):
         builder.stand(item, size)
     ends: list[int] = []
     synchronised, apart = True, not _aliased(options)
     for micro_batch in range(training.accumulation):
         builder.micro_batch, builder.phase = micro_batch, "forward"
-        if micro_batch == 0:
-            _rebuild(builder, training, options, buckets)
+        buckets = buckets_of(training, options, reduced)
+        if synchronised and reduced is not None and reduced == _rebuilt_after(options):
+            _tell_order(builder, training, buckets)
         if synchronised and options["broadcast_buffers"]:
             _broadcast_buffers(builder, training)
         forward(builder, training)
         builder.phase = "backward"
         synchronised = not options["no_sync"] or micro_batch == training.accumulation - 1
-        reducer = _Reducer(builder, training, options, buckets, hook, apart)
+        delays = options["static_graph"] and reduced == 0
+        reducer = _Reducer(builder, training, options, buckets, hook, apart, delays)
         told: Callable[[Parameter, int], None] = reducer.ready if synchronised else _not_told
         backward(builder, training, told, first=apart and micro_batch == 0)
         if synchronised:
             ends = reducer.finish()
             apart = apart and not options["gradient_as_bucket_view"]
+            reduced = None if reduced is None else reduced + 1
     optimizer_step(builder, training, ends, gradients=0 if options["gradient_as_bucket_view"] else None)
     return builder.program()
 
@@ -161,11 +173,15 @@ def _not_told(_parameter: Parameter, _done: int) -> None:
     """Under no_sync gradients only add up."""
 
 
-def _rebuild(builder: Builder, training: Training, options: Options, buckets: list[Bucket]) -> None:
+def _reduced_before(training: Training, options: Options) -> int | None:
+    """Return how many backward passes were reduced before this step; None in the steady state."""
+    if training.iteration is None:
+        return None
+    return training.iteration * (1 if options["no_sync"] else training.accumulation)
+
+
+def _tell_order(builder: Builder, training: Training, buckets: list[Bucket]) -> None:
     """Rank 0 tells the others its order of gradients, once, when buckets are made from it."""
-    when = 2 if options["static_graph"] else 1
-    if training.iteration != when or not rebuilt(training, options) or options["bucket_order"] == "registration":
-        return
     for name, elements in (
         ("order of gradients", len(training.model.parameters) + 1),
         ("sizes of buckets", len(buckets)),
@@ -184,7 +200,7 @@ def _broadcast_buffers(builder: Builder, training: Training) -> None:
         lambda buffer: buffer.dtype or training.precision.parameters,
         lambda buffer: buffer.elements * DTYPES[buffer.dtype or training.precision.parameters],
     )
-    for group in groups:
+    for group in in_registration_order(groups, buffers):
         after = [builder.last[COMPUTE]] if COMPUTE in builder.last else []
         call = Call("broadcast", WORLD, training.world_size, group.elements, group.dtype)
         end = builder.collective("buffers", call, after=after)
