@@ -80,11 +80,10 @@ class ArraySegment:
         """Play the rounds; return them and the clocks after them. Adds what ranks send to ``sent`` [level, device]."""
         played, clock = [], self.start
         for step in range(self.steps):
-            timed = self.timer.timed(self.phase, self.first + step, self.number + step)
+            timed, message_bytes = self.timer.timed(self.phase, self.first + step, self.number + step)
             if sent is not None:
-                add_bytes(sent, timed)
-            # The way back does not look at bytes.
-            played.append((clock, timed._replace(bytes=0)))
+                add_bytes(sent, timed.ends, message_bytes)
+            played.append((clock, timed))
             clock = advance(clock, timed)
         return played, clock
 

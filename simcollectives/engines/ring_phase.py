@@ -8,7 +8,7 @@ from simcollectives.engines.durations import alone_seconds
 from simcollectives.engines.job import Job
 from simcollectives.engines.path import Path
 from simcollectives.engines.timed_round import TimedRound, Timer
-from simcollectives.schedule.types import IntArray, Phase, common
+from simcollectives.schedule.types import IntArray, Ints, Phase, common
 
 CHECK_EVERY = 8
 """Rounds between two looks whether one round adds the same constant to every rank."""
@@ -22,10 +22,10 @@ class RingPhase:
     Between steps the chunks move on by one rank, and their bytes with them.
     """
 
-    def __init__(self, job: Job, first: TimedRound, longest: int) -> None:
-        """Prepare a phase by its first round, to play up to ``longest`` rounds at a time."""
+    def __init__(self, job: Job, first: TimedRound, sent: Ints, longest: int) -> None:
+        """Prepare a phase by its first round and the bytes sent in it, to play up to ``longest`` rounds at a time."""
         self._ranks = n = job.schedule.devices
-        self._sent = np.broadcast_to(first.bytes, (n,))
+        self._sent = np.broadcast_to(sent, (n,))
         self._level = np.broadcast_to(first.ends.level, (n,))
         self._moves = not job.layout.even
         bandwidth = job.full_cluster.network.links(first.ends.src, first.ends.dst)[3]
@@ -36,7 +36,7 @@ class RingPhase:
         edge = np.arange(2 * (n + longest) + 1, dtype=np.int64) % n
         self._bytes, self._latency, self._width, self._seconds = (
             np.broadcast_to(column, (n,)).take(edge)
-            for column in (first.bytes * 1.0, first.latency, bandwidth, first.seconds)
+            for column in (self._sent * 1.0, first.latency, bandwidth, first.seconds)
         )
         # By edge, as its receiver pays them.
         self._gamma = np.broadcast_to(gamma, (n,)).take(edge + 1, mode="wrap")
@@ -47,10 +47,10 @@ class RingPhase:
         """Recognise a ring: one message from every rank to the next, moving on by one rank a step."""
         if phase.rotation != 1 or job.conditions.random:
             return None
-        first = Timer(job).timed(phase, 0, 0)
+        first, sent = Timer(job).timed(phase, 0, 0)
         after = np.arange(1, job.schedule.devices + 1) % job.schedule.devices
         is_ring = first.ends.all_send and np.array_equal(first.ends.dst, after)
-        return cls(job, first, longest) if is_ring else None
+        return cls(job, first, sent, longest) if is_ring else None
 
     def walk(self, clock: FloatArray, step: int, count: int, *, skip: bool) -> tuple[FloatArray, int, float | None]:
         """Play up to ``count`` rounds from the clocks at which ranks enter the first.

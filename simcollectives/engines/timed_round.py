@@ -36,14 +36,13 @@ class _Links(NamedTuple):
 
 
 class TimedRound(NamedTuple):
-    """A round with the bytes and seconds of its messages.
+    """A round with the seconds of its messages.
 
-    ``bytes``, ``latency`` and ``seconds`` are by message, ``reduction`` (seconds after the round, None where nobody
-    reduces) by device; each an array, or one number for all.
+    ``latency`` and ``seconds`` are by message, ``reduction`` (seconds after the round, None where nobody reduces) by
+    device; each an array, or one number for all.
     """
 
     ends: Ends
-    bytes: Ints
     latency: Floats
     seconds: Floats
     reduction: Floats | None
@@ -58,14 +57,14 @@ class Timer:
     def __init__(self, job: Job) -> None:
         """Prepare what all rounds share."""
         self._job, self._itemsize = job, job.itemsize
-        self._rank = np.arange(job.schedule.devices, dtype=np.int64)
-        self._reduces = bool(np.any(common(job.full_cluster.gamma_of_rank)))
+        self._every_rank = self._rank = np.arange(job.schedule.devices, dtype=np.int64)
+        self._reduces = np.count_nonzero(common(job.full_cluster.gamma_of_rank)) > 0
         self._draws_alpha = job.conditions.alpha is not None
         self._rows: tuple[IntArray, IntArray] | None = None
         self._links: _Links | None = None
 
-    def timed(self, phase: Phase, step: int, number: int) -> TimedRound:
-        """Time the messages of a step, round ``number`` of all."""
+    def timed(self, phase: Phase, step: int, number: int) -> tuple[TimedRound, Ints]:
+        """Time the messages of a step, round ``number`` of all; return their bytes, too."""
         job, round_ = self._job, phase.round_at(step)
         links = self._links_of(round_.src, round_.dst)
         ends = links.ends
@@ -73,7 +72,7 @@ class Timer:
         where = (job, 0, number, ends.src, ends.dst)
         latency = drawn_alpha(*where, links.alpha) + links.overhead if self._draws_alpha else links.latency
         seconds = alone_seconds(latency, flow_bytes(*where, sizes), links.bandwidth)
-        return TimedRound(ends, sizes, latency, seconds, self._reduction(number, ends, reduced))
+        return TimedRound(ends, latency, seconds, self._reduction(number, ends, reduced)), sizes
 
     def _bytes(self, phase: Phase, step: int, round_: Round, links: _Links) -> tuple[Ints, Ints]:
         """Bytes of the messages, and those that their receivers reduce."""
@@ -108,8 +107,13 @@ class Timer:
         return _Links(ends, joined, alpha, overhead, alpha + overhead, bandwidth)
 
     def _is_every_rank(self, ranks: IntArray) -> bool:
+        if ranks is self._every_rank:
+            return True
         rank = self._rank
-        return len(ranks) == len(rank) and ranks[0] == rank[0] and not np.count_nonzero(ranks != rank)
+        if len(ranks) != len(rank) or ranks.item(0) != 0 or np.count_nonzero(ranks != rank):
+            return False
+        self._every_rank = ranks
+        return True
 
     def _joined(self, round_: Round, links: _Links, row_bytes: Ints) -> Ints:
         if not links.joined:
@@ -153,15 +157,14 @@ def advance(clock: FloatArray, timed: TimedRound) -> FloatArray:
     return after
 
 
-def add_bytes(sent: IntArray, timed: TimedRound) -> None:
+def add_bytes(sent: IntArray, ends: Ends, message_bytes: Ints) -> None:
     """Add what each rank sends in a round to ``sent`` [level, device]."""
-    src, level, message_bytes = timed.ends.src, timed.ends.level, timed.bytes
-    if not isinstance(level, int):
-        sent[level, src] += message_bytes
-    elif timed.ends.all_send or (isinstance(message_bytes, int) and len(src) == sent.shape[1]):
-        sent[level] += message_bytes
+    if not isinstance(ends.level, int):
+        sent[ends.level, ends.src] += message_bytes
+    elif ends.all_send or (isinstance(message_bytes, int) and len(ends.src) == sent.shape[1]):
+        sent[ends.level] += message_bytes
     else:
-        sent[level, src] += message_bytes
+        sent[ends.level, ends.src] += message_bytes
 
 
 def entry(values: Floats, index: int) -> float:

@@ -95,7 +95,8 @@ class Layout:
 
     def _sizes(self, chunk: IntArray) -> IntArray:
         """Elements of some chunks: the first of every part, then the second of every part, .. are one longer."""
-        of_part = (self.period or self.chunks) // self.parts
-        within = chunk % self.period if self.period else chunk
-        turn = within % of_part * self.parts + within // of_part
+        turn = chunk % self.period if self.period else chunk
+        if self.parts > 1:
+            of_part = (self.period or self.chunks) // self.parts
+            turn = turn % of_part * self.parts + turn // of_part
         return self.floor + (turn < self.remainder)
