@@ -12,6 +12,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from simcollectives.report.text_boxes import text_overlaps
 
 from simcollectives.cluster import Cluster, Device
 from simcollectives.report.plot_memory import OTHERS, held, memory_figure
@@ -29,7 +30,6 @@ from simcollectives.report.plot_step import (
     step_figure,
 )
 from simcollectives.report.plot_training import MAX_BARS, efficiency_figure, strategies_figure, sweep_figure
-from simcollectives.report.text_boxes import text_overlaps
 from simcollectives.training.advice import advise
 from simcollectives.training.pricing import Pricer
 from simcollectives.training.program import Builder, Call

@@ -132,5 +132,5 @@ def test_conditions_of_each_collective() -> None:
 
 
 def test_unknown_collective() -> None:
-    with pytest.raises(AlgorithmError, match="'allreduce' is not a collective; known: all_reduce"):
+    with pytest.raises(AlgorithmError, match='"allreduce" is not a collective; did you mean "all_reduce"'):
         find_collective("allreduce")
