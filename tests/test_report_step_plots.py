@@ -12,7 +12,6 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from simcollectives.report.text_boxes import text_overlaps
 
 from simcollectives.cluster import Cluster, Device
 from simcollectives.report.plot_memory import OTHERS, held, memory_figure
