@@ -11,6 +11,7 @@ import numpy as np
 from simcollectives.engines.job import Job
 from simcollectives.engines.run import Parts
 from simcollectives.engines.timed_round import FloatArray, RingPhase, TimedRound, advance, timed_round
+from simcollectives.engines.watch import Watch
 from simcollectives.schedule.types import Phase
 
 
@@ -52,7 +53,9 @@ class _Path:
             self.reduction += times * float(timed.reduction[received])
 
 
-def critical_path(job: Job, segments: list[Segment], clock: FloatArray | None, seconds: float) -> Parts:
+def critical_path(
+    job: Job, segments: list[Segment], clock: FloatArray | None, seconds: float, watch: Watch | None = None
+) -> Parts:
     """Split ``seconds`` into parts along a critical path that ends at the last rank of ``clock``."""
     names = tuple(level.name for level in job.full_cluster.levels)
     path = _Path(len(names))
@@ -63,6 +66,8 @@ def critical_path(job: Job, segments: list[Segment], clock: FloatArray | None, s
     else:
         for segment in reversed(segments):
             rank = _back(job, segment, rank, path)
+            if watch is not None and segment.growth is None:
+                watch(segment.steps * len(segment.start))
         if job.schedule.rounds:
             path.latency[0] += float(job.conditions.starts(job.schedule.devices)[rank])
     rest = seconds - sum(path.latency) - sum(path.bandwidth) - path.reduction

@@ -9,10 +9,11 @@ import numpy as np
 from simcollectives.engines.job import Job, Messages, messages_of
 from simcollectives.engines.pricing import FloatArray, drawn_alpha, flow_bytes, reduction_seconds
 from simcollectives.engines.run import Parts
+from simcollectives.engines.watch import Watch, watched
 from simcollectives.schedule.types import IntArray, Round
 
 
-def lockstep(job: Job) -> tuple[Parts, IntArray]:
+def lockstep(job: Job, watch: Watch | None = None) -> tuple[Parts, IntArray]:
     """Return the parts of the time and the bytes sent [level, device]."""
     network = job.full_cluster.network
     names = tuple(level.name for level in job.full_cluster.levels)
@@ -20,7 +21,8 @@ def lockstep(job: Job) -> tuple[Parts, IntArray]:
     sent = np.zeros((len(names), job.schedule.devices), dtype=np.int64)
     if job.schedule.rounds:
         latency[0] += float(job.conditions.starts(job.schedule.devices).max())
-    streams = [job.schedule.rounds_of(channel) for channel in range(len(job.schedule.channels))]
+    channels = range(len(job.schedule.channels))
+    streams = [watched(job.schedule.rounds_of(channel), watch) for channel in channels]
     for number in range(job.schedule.rounds):
         rounds = [
             (channel, round_) for channel, stream in enumerate(streams) if (round_ := next(stream, None)) is not None

@@ -19,6 +19,7 @@ from simcollectives.engines.durations import alone_seconds, shared_end
 from simcollectives.engines.job import Job
 from simcollectives.engines.run import Parts
 from simcollectives.engines.timed_round import FloatArray, RingPhase, advance, timed_round
+from simcollectives.engines.watch import Watch
 from simcollectives.schedule.types import IntArray, Phase, Regular
 
 
@@ -66,8 +67,8 @@ def _level_of(job: Job, phase: Phase) -> int | None:
 class _Walk:
     """State of one evaluation: when each device enters its next round."""
 
-    def __init__(self, job: Job, *, skip: bool) -> None:
-        self.job, self.skip = job, skip
+    def __init__(self, job: Job, *, skip: bool, watch: Watch | None = None) -> None:
+        self.job, self.skip, self.watch = job, skip, watch
         self.gamma = job.cluster.device.reduction_seconds_per_byte
         ideal = job.conditions.ideal or job.schedule.rounds == 0
         self.uniform = job.layout.even and job.full_cluster.network.plain and ideal
@@ -130,6 +131,8 @@ class _Walk:
             timed = timed_round(self.job, phase, step, self.rounds + step)
             self.sent[timed.level, timed.src] += timed.bytes
             clock = advance(clock, timed)
+            if self.watch is not None:
+                self.watch(len(timed.src))
         self.clock = clock
 
     def _ring_phase(self, phase: Phase, ring: RingPhase) -> None:
@@ -140,6 +143,8 @@ class _Walk:
             if done:
                 self.segments.append(Segment(phase=phase, first=step, steps=done, start=clock))
             clock, step = after, step + done
+            if self.watch is not None:
+                self.watch(done * self.devices)
             left = phase.steps - step
             if growth is not None and left:
                 self.segments.append(Segment(phase=phase, first=step, steps=left, start=clock, growth=growth))
@@ -156,8 +161,8 @@ def vectorized_seconds(job: Job, *, skip: bool = True) -> float:
     return _Walk(job, skip=skip).run()
 
 
-def vectorized(job: Job, *, skip: bool = True) -> tuple[Parts, float, IntArray]:
+def vectorized(job: Job, *, skip: bool = True, watch: Watch | None = None) -> tuple[Parts, float, IntArray]:
     """Evaluate a job that ``refusal`` accepts. Returns the parts, the seconds and the bytes sent [level, device]."""
-    walk = _Walk(job, skip=skip)
+    walk = _Walk(job, skip=skip, watch=watch)
     seconds = walk.run()
-    return critical_path(job, walk.segments, walk.clock, seconds), seconds, walk.sent
+    return critical_path(job, walk.segments, walk.clock, seconds, watch), seconds, walk.sent

@@ -1,0 +1,242 @@
+"""What a run costs, found out before it: messages, seconds on this computer, bytes of memory.
+
+Messages are counted from what phases declare, else round by round. Memory is a formula for each engine, in what it
+holds for a message, a rank and a round. Seconds are at first a rough rate, rather too high than too low; where they
+come to more than ``ROUGH_SECONDS``, the engine plays a small part of the job and is timed (``measured``), so that how
+fast the computer is, and how much the messages of this job get into each other's way, are in the answer.
+
+`benchmarks/estimates.py` prints estimates beside what runs took; the rates and sizes below come from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+from simcollectives.cluster.types import Cluster
+from simcollectives.engines.conditions import IDEAL, Conditions
+from simcollectives.engines.job import Job, make_job
+from simcollectives.engines.simulate import check_engine, choose_engine, exact_parts, play
+from simcollectives.engines.variants import DEFAULT, Default, TimeModel, parse_time
+from simcollectives.engines.vectorized import refusal
+from simcollectives.engines.work import (
+    array_work,
+    at_once,
+    count_messages,
+    may_meet,
+    memory_bytes,
+    spread_steps,
+    symmetric,
+)
+from simcollectives.schedule.types import Phase
+from simcollectives.units import format_bytes
+
+ROUGH_SECONDS = 1.0
+"""Up to here a rough estimate is left as it is."""
+
+_MEASURED_SECONDS = 0.05
+_MOST_AT_ONCE = 100_000
+"""More messages at one time take too long to start for a short measurement."""
+
+_FEWEST_ROUNDS = {"vectorized": 64}
+_FEWEST_ROUNDS_OF_OTHERS = 4
+
+_SECONDS_OF_A_RUN = 5e-4
+_ROUND_SECONDS = {"event": 3e-4, "lockstep": 4e-4, "closed_form": 4e-5, "one_port": 1e-4, "loggp": 2e-4}
+_MESSAGE_SECONDS = {"event": 8e-6, "lockstep": 3e-7, "closed_form": 3e-8, "one_port": 1.5e-5, "loggp": 5e-5}
+_ALONE_SECONDS, _MEETING_SECONDS = 2.5e-5, 2e-5
+"""In the event engine, of a message that ends when no other does, and of one that meets others."""
+
+_UNEQUAL_SECONDS, _WAITING_SECONDS = 1e-6, 5e-8
+"""More, for each other message, where those that meet end one by one, and where they wait for a CPU in loggp."""
+
+_UNIFORM_ROUND, _RING_ROUND, _TURNING_ROUND, _OTHER_ROUND = 5e-7, 5e-6, 4e-5, 5e-5
+_RING_MESSAGE, _TURNING_MESSAGE, _OTHER_MESSAGE, _DRAWN_MESSAGE = 2e-9, 2.5e-8, 1.2e-7, 3e-7
+"""Of the vectorized engine: seconds of rounds and of messages by kind."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run costs on this computer.
+
+    ``messages`` are all of the schedule. ``played`` are those that the engine goes through, twice where it walks back
+    along the critical path, without those of rounds that it skips. ``memory_bytes`` is what it holds at most, beside
+    the question itself.
+    """
+
+    engine: str
+    messages: int
+    played: int
+    seconds: float
+    memory_bytes: int
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return cost_text(self.messages, self.seconds, self.memory_bytes)
+
+
+def cost_text(messages: int, seconds: float, memory_bytes: float) -> str:
+    """Return a cost on one line.
+
+    >>> cost_text(12_000_000, 117.0, 3.04e8)
+    '12,000,000 messages, about 2 min, 300 MB'
+    """
+    size = format_bytes(memory_bytes, 2 if memory_bytes >= 1e6 else 1, family="decimal")
+    return f"{messages:,} messages, about {rough_time(seconds)}, {size}"
+
+
+def rough_time(seconds: float) -> str:
+    """Return seconds as one says them.
+
+    >>> [rough_time(x) for x in (0.02, 4.4, 89, 91, 5400, 2e5, 1e9)]
+    ['0.1 s', '4 s', '89 s', '2 min', '90 min', '56 h', '11574 days']
+    """
+    for unit, length, longest in (("s", 1, 90), ("min", 60, 120), ("h", 3600, 72)):
+        if seconds < longest * length:
+            return f"{max(seconds, 0.1):.1g} s" if seconds < 1 else f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"
+
+
+def estimate(
+    collective: str,
+    algorithm: str,
+    cluster: Cluster,
+    message_bytes: float,
+    engine: str = "auto",
+    options: Mapping[str, Any] | None = None,
+    dtype: str = "float32",
+    timeline: bool = False,
+    conditions: Conditions = IDEAL,
+    time: TimeModel | str | Mapping[str, Any] = DEFAULT,
+    skipping: bool = True,
+) -> Estimate:
+    """Estimate what ``simulate`` with the same arguments costs, in a fraction of a second.
+
+    Raises:
+        InputError: as ``simulate`` does.
+    """
+    job = make_job(collective, algorithm, cluster, message_bytes, options, dtype, conditions)
+    model = parse_time(time)
+    check_engine(job, engine, timeline, model, skipping)
+    return measured(job, rough(job, engine, timeline, model, skipping), timeline, model)
+
+
+def rough(
+    job: Job, engine: str = "auto", timeline: bool = False, time: TimeModel = DEFAULT, skipping: bool = True
+) -> Estimate:
+    """Estimate what a job costs on the engine that will run, by rates that hold for no computer in particular."""
+    chosen, _ = choose_engine(job, engine, timeline, time)
+    messages = count_messages(job)
+    if chosen == "vectorized":
+        played, seconds = _array_seconds(job, skipping)
+    else:
+        played, seconds = messages, _message_seconds(job, chosen, time, messages)
+    held = memory_bytes(job, chosen, messages, timeline=timeline, time=time, skipping=skipping)
+    return Estimate(chosen, messages, played, _SECONDS_OF_A_RUN + seconds, held)
+
+
+def _array_seconds(job: Job, skipping: bool) -> tuple[int, float]:
+    """Messages played, and seconds, of the vectorized engine."""
+    work, conditions = array_work(job, skipping), job.conditions
+    ring_round, ring_message = (_RING_ROUND, _RING_MESSAGE) if job.layout.even else (_TURNING_ROUND, _TURNING_MESSAGE)
+    drawn = sum(jitter is not None for jitter in (conditions.alpha, conditions.bandwidth, conditions.reduction))
+    seconds = (
+        work.uniform_rounds * _UNIFORM_ROUND
+        + work.ring_rounds * ring_round
+        + work.ring_messages * ring_message
+        + work.other_rounds * _OTHER_ROUND
+        + work.other_messages * (_OTHER_MESSAGE + drawn * _DRAWN_MESSAGE)
+    )
+    return work.messages, seconds
+
+
+def _message_seconds(job: Job, engine: str, time: TimeModel, messages: int) -> float:
+    """Seconds of the engines that go from message to message."""
+    kind = engine if engine != "event" or isinstance(time, Default) else time.name
+    each = _MESSAGE_SECONDS[kind]
+    if kind == "event" and not symmetric(job):
+        each = _ALONE_SECONDS
+    if kind == "event" and may_meet(job):
+        each = _MEETING_SECONDS + (0.0 if symmetric(job) else at_once(job) * _UNEQUAL_SECONDS)
+    elif kind == "loggp":
+        each += at_once(job) * _WAITING_SECONDS
+    return job.schedule.rounds * len(job.schedule.channels) * _ROUND_SECONDS[kind] + messages * each
+
+
+def measured(
+    job: Job,
+    found: Estimate,
+    timeline: bool = False,
+    time: TimeModel = DEFAULT,
+    least_seconds: float = ROUGH_SECONDS,
+) -> Estimate:
+    """Return a rough estimate with seconds by a short run, where it comes to more than ``least_seconds``.
+
+    What cannot be short, as a round of millions of messages, is left as it is.
+    """
+    if found.seconds <= least_seconds or not found.played:
+        return found
+    by_message = found.engine in ("event", "lockstep")
+    if by_message and at_once(job) > _MOST_AT_ONCE:
+        return found
+    part = _part(job, _MEASURED_SECONDS / found.seconds, _FEWEST_ROUNDS.get(found.engine, _FEWEST_ROUNDS_OF_OTHERS))
+    seconds = _time(part, found.played, found.engine, timeline, time)
+    return found if seconds is None else replace(found, seconds=seconds)
+
+
+def _part(job: Job, share: float, fewest: int) -> Job:
+    """The same question with some rounds of each phase alone, enough to be timed."""
+
+    def shortened(phase: Phase) -> Phase:
+        count = min(phase.steps, max(fewest, round(phase.steps * share)))
+        # Rounds that rotate must follow each other, and are all alike.
+        steps = range(count) if phase.rotation is not None else spread_steps(phase.steps, count)
+        regular = phase.regular
+        if regular is not None:
+            chunks = regular.chunks
+            regular = replace(regular, chunks=lambda step: chunks(steps[step]))
+        return replace(phase, steps=count, round_at=lambda step: phase.round_at(steps[step]), regular=regular)
+
+    channels = tuple(tuple(shortened(phase) for phase in channel) for channel in job.schedule.channels)
+    return replace(job, schedule=replace(job.schedule, channels=channels))
+
+
+class _Enough(Exception):
+    """A measurement has taken as long as it may."""
+
+
+def _time(job: Job, played: int, engine: str, timeline: bool, time: TimeModel) -> float | None:
+    """Seconds for ``played`` messages like those of a job, by a run that ends early if it is long."""
+    told: list[tuple[float, int]] = []
+    start = perf_counter()
+
+    def watch(count: int) -> None:
+        if count:
+            told.append((perf_counter() - start, count + (told[-1][1] if told else 0)))
+            if told[-1][0] - told[0][0] > _MEASURED_SECONDS:
+                raise _Enough
+
+    try:
+        play(job, engine, time, record=timeline, skipping=False, watch=watch)
+    except _Enough:
+        # What comes before the first message ends, such as starting all of a round, does not come again.
+        (before, first), (now, last) = told[0], told[-1]
+        return before + (now - before) * (played - first) / (last - first)
+    return (perf_counter() - start) * played / told[-1][1] if told else None
+
+
+def cheaper(
+    job: Job, found: Estimate, timeline: bool = False, time: TimeModel = DEFAULT, skipping: bool = True
+) -> Estimate | None:
+    """Return what the cheapest other engine would cost that is exact for a job, or None where none saves half."""
+    if timeline:
+        return None
+    able = [] if exact_parts(job, time) is None else ["closed_form"]
+    if isinstance(time, Default) and refusal(job) is None:
+        able.append("vectorized")
+    # A round of lockstep is a barrier: that makes no difference on equal links alone.
+    if found.engine == "lockstep" and (job.cluster.uniform_link is None or "closed_form" not in able):
+        return None
+    others = [rough(job, engine, time=time) for engine in able if engine != found.engine or not skipping]
+    best = min(others, key=lambda other: other.seconds, default=None)
+    return best if best is not None and best.seconds < found.seconds / 2 else None

@@ -1,0 +1,184 @@
+"""How much work a job is for each engine, known before it is played: messages, rounds, bytes held.
+
+Messages are counted from what phases declare; where they declare nothing, round by round. Sizes are in bytes, measured
+by `benchmarks/estimates.py`.
+"""
+
+from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
+
+from simcollectives.engines.job import Job
+from simcollectives.engines.variants import DEFAULT, LogGP, OnePort, TimeModel
+from simcollectives.schedule.types import Phase, Round
+
+_WALKED_ROWS = 4_000_000
+_SAMPLED_ROUNDS = 16
+
+_STEADY_AFTER = 16
+"""Rounds of a ring on equal links after which each adds the same to every rank, and that is noticed."""
+
+_BYTES_OF_A_RANK = 1000
+_BYTES_OF_A_MESSAGE = 1400
+_BYTES_OF_A_RECORD = 900
+"""Of the event engine: a process, a message of a live round, and the two entries of a message in a timeline."""
+
+_LIVE_ROUNDS_OF_RANDOM = 4
+"""Rounds in which ranks are at one time where they drift: neighbours are one apart at most."""
+
+_BYTES_OF_A_POSTING, _BYTES_OF_A_READY_CHUNK = 800, 110
+_BYTES_OF_A_LOCKSTEP_MESSAGE, _BYTES_OF_A_COUNTED_MESSAGE = 260, 90
+
+
+def count_messages(job: Job) -> int:
+    """Messages of a schedule: exact, but for irregular phases of more than four million rows, which are sampled."""
+    return sum(phase_messages(job, phase) for channel in job.schedule.channels for phase in channel)
+
+
+def phase_messages(job: Job, phase: Phase) -> int:
+    """Messages of one phase, as ``count_messages``."""
+    schedule = job.schedule
+    if phase.regular is not None:
+        return phase.steps * phase.regular.messages * schedule.world_size
+    if phase.rotation is not None:
+        return phase.steps * _messages(job, phase.round_at(0))
+    if schedule.messages_at_once > _WALKED_ROWS:
+        return phase.steps * schedule.messages_at_once
+    if phase.steps * schedule.messages_at_once <= _WALKED_ROWS:
+        return sum(_messages(job, phase.round_at(step)) for step in range(phase.steps))
+    sampled = spread_steps(phase.steps, _SAMPLED_ROUNDS)
+    return round(sum(_messages(job, phase.round_at(step)) for step in sampled) * phase.steps / len(sampled))
+
+
+def _messages(job: Job, round_: Round) -> int:
+    """Pairs of ends: all rows of one are one message."""
+    return len(np.unique(round_.src * job.schedule.devices + round_.dst))
+
+
+def spread_steps(steps: int, count: int) -> list[int]:
+    """At most ``count`` of ``steps`` steps, evenly spread.
+
+    >>> spread_steps(100, 4), spread_steps(3, 4)
+    ([12, 37, 62, 87], [0, 1, 2])
+    """
+    return list(range(steps)) if count >= steps else [int((i + 0.5) * steps / count) for i in range(count)]
+
+
+def at_once(job: Job) -> int:
+    """At most so many messages are on their way at one time."""
+    return job.schedule.messages_at_once * len(job.schedule.channels)
+
+
+def may_meet(job: Job) -> bool:
+    """Whether messages may meet on a port or on what devices share."""
+    channels = job.schedule.channels
+    crowded = any(phase.ports > 1 for channel in channels for phase in channel)
+    return crowded or len(channels) > 1 or not bool(job.full_cluster.network.owned.all())
+
+
+def symmetric(job: Job) -> bool:
+    """Whether messages that start together also end together: nothing is unequal, late or drawn."""
+    return job.conditions.ideal and job.layout.even and not job.full_cluster.changes
+
+
+@dataclass(frozen=True)
+class ArrayWork:
+    """What the vectorized engine plays of a job, there and back; rounds that it skips do not count.
+
+    Uniform rounds are a few sums, whatever the ranks; rounds of rings are slices; others are made and played afresh.
+    """
+
+    uniform_rounds: int = 0
+    ring_rounds: int = 0
+    other_rounds: int = 0
+    ring_messages: int = 0
+    other_messages: int = 0
+
+    @property
+    def messages(self) -> int:
+        """All of them."""
+        return self.ring_messages + self.other_messages
+
+
+def array_work(job: Job, skipping: bool) -> ArrayWork:
+    """Follow which way the vectorized engine goes through each phase."""
+    phases, even = job.schedule.channels[0], job.layout.even
+    together = job.conditions.ideal and even and job.full_cluster.network.plain
+    last_shared = max((i for i, phase in enumerate(phases) if phase.ports > 1), default=-1)
+    # A ring that its slowest edge explains is not walked back.
+    ways = 1 if even and not any(job.conditions.skew) and all(is_ring(job, phase) for phase in phases) else 2
+    uniform_rounds = ring_rounds = other_rounds = other_messages = 0
+    for index, phase in enumerate(phases):
+        together = together and phase.regular is not None and (skipping or index <= last_shared)
+        together = together and _one_level(job, phase)
+        if together:
+            uniform_rounds += phase.steps
+        elif is_ring(job, phase):
+            played = _ring_rounds(job, phase, skipping)
+            ring_rounds += ways * played
+            # Where bytes move on by one rank a round, the way back goes through every round, even of those skipped.
+            other_rounds += 0 if even else phase.steps - played
+        else:
+            other_rounds += 2 * phase.steps
+            other_messages += 2 * phase_messages(job, phase)
+    ring_messages = ring_rounds * job.schedule.devices
+    return ArrayWork(uniform_rounds, ring_rounds, other_rounds, ring_messages, other_messages)
+
+
+def is_ring(job: Job, phase: Phase) -> bool:
+    """Whether the vectorized engine plays a phase as a ring."""
+    return phase.rotation == 1 and not job.conditions.random
+
+
+def _one_level(job: Job, phase: Phase) -> bool:
+    if len(job.full_cluster.levels) == 1 or phase.steps == 0:
+        return True
+    round_ = phase.round_at(0)
+    return len(np.unique(job.full_cluster.network.levels_crossed(round_.src, round_.dst))) == 1
+
+
+def _ring_rounds(job: Job, phase: Phase, skipping: bool) -> int:
+    """Rounds until each adds the same to every rank; where links differ, the slowest has to reach all ranks first."""
+    if not skipping or not (job.layout.even or job.full_cluster.uniform_link is not None):
+        return phase.steps
+    equal = job.full_cluster.network.plain and not any(job.conditions.skew)
+    return min(phase.steps, _STEADY_AFTER if equal else job.schedule.devices)
+
+
+def memory_bytes(
+    job: Job,
+    engine: str,
+    messages: int,
+    *,
+    timeline: bool = False,
+    time: TimeModel = DEFAULT,
+    skipping: bool = True,
+) -> int:
+    """Bytes that an engine holds at most, beside the job."""
+    devices, together = job.schedule.devices, at_once(job)
+    records = messages * _BYTES_OF_A_RECORD if timeline else 0
+    if engine == "vectorized":
+        return _array_bytes(job, skipping)
+    if engine == "closed_form":
+        return devices * 8 * len(job.full_cluster.levels) + together * _BYTES_OF_A_COUNTED_MESSAGE
+    if engine == "lockstep":
+        return devices * 200 + together * _BYTES_OF_A_LOCKSTEP_MESSAGE
+    if isinstance(time, LogGP):
+        return records + messages * _BYTES_OF_A_POSTING
+    if isinstance(time, OnePort):
+        ready = min(messages, devices * job.schedule.chunks)
+        return records + together * _BYTES_OF_A_POSTING + ready * _BYTES_OF_A_READY_CHUNK
+    live = 1 if symmetric(job) else 2 if job.conditions.ideal else _LIVE_ROUNDS_OF_RANDOM
+    held = min(messages, live * together)
+    return records + devices * len(job.schedule.channels) * _BYTES_OF_A_RANK + held * _BYTES_OF_A_MESSAGE
+
+
+def _array_bytes(job: Job, skipping: bool) -> int:
+    """Arrays of 8 bytes a rank: of one round, the clocks of segments, and on the way back all rounds of a segment."""
+    work = array_work(job, skipping)
+    spacing = min(isqrt(job.schedule.rounds) + 1, job.schedule.rounds)
+    segments = spacing if work.messages else 0
+    arrays_of_a_round = 8 if work.other_messages else 1
+    arrays = 2 * len(job.full_cluster.levels) + 25 * bool(work.messages) + (1 + arrays_of_a_round) * segments
+    return 8 * job.schedule.devices * arrays
