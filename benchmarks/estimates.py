@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from simcollectives.cluster import Change, Cluster, Link, Uplink
-from simcollectives.engines import Conditions, Jitter, Job, TimeModel, make_job, parse_time
+from simcollectives.engines import DEFAULT, Conditions, Jitter, Job, TimeModel, make_job, parse_time
 from simcollectives.engines.estimate import Estimate, measured, rough
 from simcollectives.engines.simulate import simulate_job
 
@@ -33,7 +33,7 @@ class Case:
     job: Job
     engine: str = "auto"
     timeline: bool = False
-    time: TimeModel = parse_time("default")
+    time: TimeModel = DEFAULT
     skipping: bool = True
 
     def run(self) -> object:
@@ -46,7 +46,7 @@ class Case:
 
     def measured(self) -> Estimate:
         """Estimate it with a part timed, however short the run is."""
-        return measured(self.job, self.rough(), self.timeline, self.time, least_seconds=0.0)
+        return measured(self.job, self.rough(), self.timeline, self.time, self.skipping, least_seconds=0.0)
 
 
 def flat(ranks: int) -> Cluster:
@@ -141,7 +141,10 @@ def main() -> None:
             continue
         took, peak = min(seconds_of(case.run) for _ in range(2)), peak_bytes(case.run)
         seconds = f"{by_rates.seconds:>10.4f} {by_part.seconds:>10.4f} {took:>10.4f}"
-        print(f"{case.name:36} {by_rates.messages:>11,} {seconds} {by_rates.memory_bytes / 1e3:>10,.0f} {peak / 1e3:>10,.0f}")
+        print(
+            f"{case.name:36} {by_rates.messages:>11,} {seconds}"
+            f" {by_rates.memory_bytes / 1e3:>10,.0f} {peak / 1e3:>10,.0f}"
+        )
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def critical_path(
     else:
         for segment in reversed(segments):
             rank = _back(job, segment, rank, path)
-            if watch is not None and segment.growth is None:
+            if watch is not None:
                 watch(segment.steps * len(segment.start))
         if job.schedule.rounds:
             path.latency[0] += float(job.conditions.starts(job.schedule.devices)[rank])

@@ -9,7 +9,7 @@ import numpy as np
 from simcollectives.engines.job import Job, Messages, messages_of
 from simcollectives.engines.pricing import FloatArray, drawn_alpha, flow_bytes, reduction_seconds
 from simcollectives.engines.run import Parts
-from simcollectives.engines.watch import Watch, watched
+from simcollectives.engines.watch import Watch
 from simcollectives.schedule.types import IntArray, Round
 
 
@@ -21,8 +21,7 @@ def lockstep(job: Job, watch: Watch | None = None) -> tuple[Parts, IntArray]:
     sent = np.zeros((len(names), job.schedule.devices), dtype=np.int64)
     if job.schedule.rounds:
         latency[0] += float(job.conditions.starts(job.schedule.devices).max())
-    channels = range(len(job.schedule.channels))
-    streams = [watched(job.schedule.rounds_of(channel), watch) for channel in channels]
+    streams = [job.schedule.rounds_of(channel) for channel in range(len(job.schedule.channels))]
     for number in range(job.schedule.rounds):
         rounds = [
             (channel, round_) for channel, stream in enumerate(streams) if (round_ := next(stream, None)) is not None
@@ -44,6 +43,8 @@ def lockstep(job: Job, watch: Watch | None = None) -> tuple[Parts, IntArray]:
         latency[level] += float(overhead_bytes[busiest] / capacity[busiest])
         bandwidth[level] += float(message_bytes[busiest] / capacity[busiest])
         reduction += reduced
+        if watch is not None:
+            watch(len(messages.src))
     return Parts(names, tuple(latency), tuple(bandwidth), reduction), sent
 
 

@@ -88,6 +88,8 @@ class _Walk:
             level = _level_of(self.job, phase) if regular and (index <= last_shared or self.skip) else None
             if regular is not None and level is not None:
                 self._uniform_phase(phase, regular, level)
+                if self.watch is not None and len(self.sent) > 1:  # the levels were found round by round
+                    self.watch(phase.steps * regular.messages * self.devices)
             else:
                 if self.clock is None:
                     self.clock = np.full(self.devices, self.seconds)

@@ -4,6 +4,7 @@ Messages are counted from what phases declare; where they declare nothing, round
 by `benchmarks/estimates.py`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isqrt
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from simcollectives.engines.job import Job
 from simcollectives.engines.variants import DEFAULT, LogGP, OnePort, TimeModel
-from simcollectives.schedule.types import Phase, Round
+from simcollectives.schedule.types import IntArray, Phase, Round
 
 _WALKED_ROWS = 4_000_000
 _SAMPLED_ROUNDS = 16
@@ -31,29 +32,44 @@ _BYTES_OF_A_POSTING, _BYTES_OF_A_READY_CHUNK = 800, 110
 _BYTES_OF_A_LOCKSTEP_MESSAGE, _BYTES_OF_A_COUNTED_MESSAGE = 260, 90
 
 
-def count_messages(job: Job) -> int:
-    """Messages of a schedule: exact, but for irregular phases of more than four million rows, which are sampled."""
-    return sum(phase_messages(job, phase) for channel in job.schedule.channels for phase in channel)
+def count_messages(job: Job) -> list[int]:
+    """Messages of each phase, channel by channel: exact, but for irregular ones of over four million rows, sampled."""
+    return [_phase_messages(job, phase) for channel in job.schedule.channels for phase in channel]
 
 
-def phase_messages(job: Job, phase: Phase) -> int:
-    """Messages of one phase, as ``count_messages``."""
+def _phase_messages(job: Job, phase: Phase) -> int:
     schedule = job.schedule
     if phase.regular is not None:
         return phase.steps * phase.regular.messages * schedule.world_size
+    return _walked(job, phase, lambda round_: _pairs(round_.src * schedule.devices + round_.dst))
+
+
+def _pairs(ends: IntArray) -> int:
+    """How many different numbers there are: all rows of one pair of ends are one message."""
+    return int(np.count_nonzero(np.diff(np.sort(ends)))) + 1 if len(ends) else 0
+
+
+def count_chunks(job: Job) -> int:
+    """Chunks moved by a schedule, as exact as ``count_messages``."""
+    return sum(_phase_chunks(job, phase) for channel in job.schedule.channels for phase in channel)
+
+
+def _phase_chunks(job: Job, phase: Phase) -> int:
+    if phase.regular is not None:
+        chunks = sum(phase.regular.chunks(step) for step in range(phase.steps))
+        return chunks * phase.regular.messages * job.schedule.world_size
+    return _walked(job, phase, lambda round_: int(round_.count.sum()))
+
+
+def _walked(job: Job, phase: Phase, number: Callable[[Round], int]) -> int:
+    """Sum a number over the rounds of a phase."""
+    most = job.schedule.messages_at_once
     if phase.rotation is not None:
-        return phase.steps * _messages(job, phase.round_at(0))
-    if schedule.messages_at_once > _WALKED_ROWS:
-        return phase.steps * schedule.messages_at_once
-    if phase.steps * schedule.messages_at_once <= _WALKED_ROWS:
-        return sum(_messages(job, phase.round_at(step)) for step in range(phase.steps))
-    sampled = spread_steps(phase.steps, _SAMPLED_ROUNDS)
-    return round(sum(_messages(job, phase.round_at(step)) for step in sampled) * phase.steps / len(sampled))
-
-
-def _messages(job: Job, round_: Round) -> int:
-    """Pairs of ends: all rows of one are one message."""
-    return len(np.unique(round_.src * job.schedule.devices + round_.dst))
+        return phase.steps * number(phase.round_at(0))
+    if most > _WALKED_ROWS:
+        return phase.steps * most
+    sampled = spread_steps(phase.steps, phase.steps if phase.steps * most <= _WALKED_ROWS else _SAMPLED_ROUNDS)
+    return round(sum(number(phase.round_at(step)) for step in sampled) * phase.steps / max(len(sampled), 1))
 
 
 def spread_steps(steps: int, count: int) -> list[int]:
@@ -86,7 +102,8 @@ def symmetric(job: Job) -> bool:
 class ArrayWork:
     """What the vectorized engine plays of a job, there and back; rounds that it skips do not count.
 
-    Uniform rounds are a few sums, whatever the ranks; rounds of rings are slices; others are made and played afresh.
+    Uniform rounds are a few sums, whatever the ranks, but must be made to tell the levels that they cross, if there are
+    several; rounds of rings are slices; others are made and played afresh.
     """
 
     uniform_rounds: int = 0
@@ -101,27 +118,32 @@ class ArrayWork:
         return self.ring_messages + self.other_messages
 
 
-def array_work(job: Job, skipping: bool) -> ArrayWork:
-    """Follow which way the vectorized engine goes through each phase."""
+def array_work(job: Job, messages: list[int], skipping: bool) -> ArrayWork:
+    """Follow which way the vectorized engine goes through each phase, of so many ``messages`` each."""
     phases, even = job.schedule.channels[0], job.layout.even
     together = job.conditions.ideal and even and job.full_cluster.network.plain
     last_shared = max((i for i, phase in enumerate(phases) if phase.ports > 1), default=-1)
     # A ring that its slowest edge explains is not walked back.
     ways = 1 if even and not any(job.conditions.skew) and all(is_ring(job, phase) for phase in phases) else 2
+    one_level = len(job.full_cluster.levels) == 1
     uniform_rounds = ring_rounds = other_rounds = other_messages = 0
-    for index, phase in enumerate(phases):
+    for index, (phase, count) in enumerate(zip(phases, messages, strict=True)):
         together = together and phase.regular is not None and (skipping or index <= last_shared)
-        together = together and _one_level(job, phase)
-        if together:
+        together = together and (one_level or _on_one_level(job, phase))
+        if together and one_level:
             uniform_rounds += phase.steps
+        elif together:
+            other_rounds += phase.steps
+            other_messages += count
         elif is_ring(job, phase):
             played = _ring_rounds(job, phase, skipping)
             ring_rounds += ways * played
             # Where bytes move on by one rank a round, the way back goes through every round, even of those skipped.
             other_rounds += 0 if even else phase.steps - played
+            other_messages += 0 if even else (phase.steps - played) * job.schedule.devices
         else:
             other_rounds += 2 * phase.steps
-            other_messages += 2 * phase_messages(job, phase)
+            other_messages += 2 * count
     ring_messages = ring_rounds * job.schedule.devices
     return ArrayWork(uniform_rounds, ring_rounds, other_rounds, ring_messages, other_messages)
 
@@ -131,11 +153,10 @@ def is_ring(job: Job, phase: Phase) -> bool:
     return phase.rotation == 1 and not job.conditions.random
 
 
-def _one_level(job: Job, phase: Phase) -> bool:
-    if len(job.full_cluster.levels) == 1 or phase.steps == 0:
-        return True
+def _on_one_level(job: Job, phase: Phase) -> bool:
     round_ = phase.round_at(0)
-    return len(np.unique(job.full_cluster.network.levels_crossed(round_.src, round_.dst))) == 1
+    level = job.full_cluster.network.levels_crossed(round_.src, round_.dst)
+    return bool((level == level[0]).all())
 
 
 def _ring_rounds(job: Job, phase: Phase, skipping: bool) -> int:
@@ -146,20 +167,10 @@ def _ring_rounds(job: Job, phase: Phase, skipping: bool) -> int:
     return min(phase.steps, _STEADY_AFTER if equal else job.schedule.devices)
 
 
-def memory_bytes(
-    job: Job,
-    engine: str,
-    messages: int,
-    *,
-    timeline: bool = False,
-    time: TimeModel = DEFAULT,
-    skipping: bool = True,
-) -> int:
-    """Bytes that an engine holds at most, beside the job."""
+def memory_bytes(job: Job, engine: str, messages: int, *, timeline: bool = False, time: TimeModel = DEFAULT) -> int:
+    """Bytes that an engine other than vectorized holds at most, beside the job."""
     devices, together = job.schedule.devices, at_once(job)
     records = messages * _BYTES_OF_A_RECORD if timeline else 0
-    if engine == "vectorized":
-        return _array_bytes(job, skipping)
     if engine == "closed_form":
         return devices * 8 * len(job.full_cluster.levels) + together * _BYTES_OF_A_COUNTED_MESSAGE
     if engine == "lockstep":
@@ -174,9 +185,8 @@ def memory_bytes(
     return records + devices * len(job.schedule.channels) * _BYTES_OF_A_RANK + held * _BYTES_OF_A_MESSAGE
 
 
-def _array_bytes(job: Job, skipping: bool) -> int:
-    """Arrays of 8 bytes a rank: of one round, the clocks of segments, and on the way back all rounds of a segment."""
-    work = array_work(job, skipping)
+def array_bytes(job: Job, work: ArrayWork) -> int:
+    """Bytes of arrays of ranks: of one round, the clocks of segments, and on the way back all rounds of a segment."""
     spacing = min(isqrt(job.schedule.rounds) + 1, job.schedule.rounds)
     segments = spacing if work.messages else 0
     arrays_of_a_round = 8 if work.other_messages else 1

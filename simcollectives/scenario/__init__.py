@@ -4,18 +4,23 @@
 """
 
 from simcollectives.scenario.loading import load_scenario
+from simcollectives.scenario.planning import Plan, plan_scenario
+from simcollectives.scenario.progress import Progress, Standing
 from simcollectives.scenario.results import Check, MeasuredComparison, ScenarioResult
-from simcollectives.scenario.running import Progress, run_scenario
+from simcollectives.scenario.running import run_scenario
 from simcollectives.scenario.schema import json_schema
 from simcollectives.scenario.types import Scenario
 
 __all__ = [
     "Check",
     "MeasuredComparison",
+    "Plan",
     "Progress",
     "Scenario",
     "ScenarioResult",
+    "Standing",
     "json_schema",
     "load_scenario",
+    "plan_scenario",
     "run_scenario",
 ]

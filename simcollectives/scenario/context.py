@@ -193,6 +193,8 @@ def explain(detail: ErrorDetails) -> str:
         return str(context["message"])
     if kind == "string_type":
         return f"{given} is not text; put it in quotes"
+    if kind == "bool_type":
+        return f"{given} is not true or false; write {key}: false"
     if kind == "list_type":
         return f"{given} is not a list; write [{EXAMPLES.get(key, 'a, b').partition('[')[2].rstrip(']') or 'a, b'}]"
     if kind in ("model_type", "model_attributes_type", "dict_type"):

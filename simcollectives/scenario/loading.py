@@ -98,7 +98,9 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
     table = KeyTable(cluster, collective)
     sweeps = load_sweeps(context, data["sweep"], table) if "sweep" in data else ()
     conditions, seeds = load_conditions(context, data, engine)
-    time = load_time(context, data)
+    time, skipping = load_time(context, data), _word(context, data, "skipping")
+    if engine == "closed_form" and not skipping:
+        context.add(("skipping",), "closed_form plays no rounds at all; leave skipping: out, or write engine: auto")
     if engine == "closed_form" and not conditions.ideal:
         engine, conditions = "auto", IDEAL  # it is reported, once
     if "measured" in data and not conditions.ideal:
@@ -129,6 +131,7 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
         conditions=conditions,
         time=time,
         seeds=seeds,
+        skipping=skipping,
     )
 
 
@@ -142,7 +145,7 @@ def _text(context: Context, data: dict[str, Any], key: str) -> str | None:
 
 
 def _word(context: Context, data: dict[str, Any], key: str) -> Any:
-    """Return one of the words that a key takes, or its default."""
+    """Return the word, or true or false, that a key takes, or its default."""
     field = ScenarioModel.model_fields[key]
     if key not in data or context.is_unusable((key,)):
         return field.default
