@@ -118,13 +118,17 @@ class Placement:
 
 @dataclass(frozen=True)
 class Option:
-    """One knob of an algorithm. ``check(value)`` returns the accepted value or raises ValueError with the rule."""
+    """One knob of an algorithm or a strategy. ``check(value)`` returns the accepted value or raises ValueError.
+
+    ``quantity`` names its unit (bytes, seconds) where it has one: files write it with the unit, Python in SI.
+    """
 
     name: str
     default: Any
     summary: str
     check: Callable[[Any], Any]
     choices: tuple[str, ...] = ()
+    quantity: str | None = None
 
 
 def choice(name: str, choices: tuple[str, ...], default: str, summary: str) -> Option:

@@ -17,7 +17,16 @@ from simcollectives.schedule.partition import Layout
 from simcollectives.schedule.types import IntArray, Round, Schedule
 from simcollectives.units import format_bytes, parse_bytes
 
-DTYPES: Mapping[str, int] = {"float64": 8, "float32": 4, "int64": 8, "int8": 1}
+DTYPES: Mapping[str, int] = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int8": 1,
+    "uint8": 1,
+}
 MAX_MESSAGE_BYTES = 1 << 50
 MAX_ROUND_MESSAGES = 30_000_000
 

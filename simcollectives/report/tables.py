@@ -7,7 +7,7 @@ from rich.text import Text
 
 from simcollectives.report.table_checks import checks_blocks, measured_blocks
 from simcollectives.report.table_fastest import fastest_blocks
-from simcollectives.report.table_lists import algorithm_tables, machine_tables
+from simcollectives.report.table_lists import algorithm_tables, machine_tables, model_tables, strategy_tables
 from simcollectives.report.table_results import results_blocks
 from simcollectives.report.text import Block, heading, html, make_console, rendered, show
 from simcollectives.scenario import ScenarioResult
@@ -21,11 +21,13 @@ __all__ = [
     "machine_tables",
     "make_console",
     "measured_blocks",
+    "model_tables",
     "rendered",
     "result_blocks",
     "result_tables",
     "results_blocks",
     "show",
+    "strategy_tables",
     "warnings_text",
 ]
 

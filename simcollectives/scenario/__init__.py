@@ -3,15 +3,17 @@
 `load_scenario` and `run_scenario` are the way in; `json_schema` describes the files to editors.
 """
 
+from simcollectives.scenario.json_schema import json_schema
 from simcollectives.scenario.loading import load_scenario
 from simcollectives.scenario.planning import Plan, plan_scenario
 from simcollectives.scenario.progress import Progress, Standing
 from simcollectives.scenario.results import Check, MeasuredComparison, ScenarioResult
 from simcollectives.scenario.running import run_scenario
-from simcollectives.scenario.schema import json_schema
+from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
 from simcollectives.scenario.types import Scenario
 
 __all__ = [
+    "AnyScenario",
     "Check",
     "MeasuredComparison",
     "Plan",
@@ -19,6 +21,7 @@ __all__ = [
     "Scenario",
     "ScenarioResult",
     "Standing",
+    "TrainingScenario",
     "json_schema",
     "load_scenario",
     "plan_scenario",

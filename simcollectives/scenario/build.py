@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from simcollectives.algorithms import find_algorithm, label, resolve_options
-from simcollectives.cluster import Cluster, Device, Link, Uplink, load_machine
+from simcollectives.cluster import Cluster, Link, Uplink, load_machine
 from simcollectives.cluster.rank_order import checked_rank_order
 from simcollectives.errors import ClusterError, InputError, Problem
 from simcollectives.scenario.keys import LINK_KEYS, MAX_WORLD_SIZE, is_link_key
@@ -41,7 +41,7 @@ def build_cluster(settings: ClusterSettings, point: Point) -> Cluster:
     Raises:
         ClusterError: it cannot exist; the places of the problems are keys of ``cluster:``.
     """
-    device = load_machine(settings.machine).device if settings.machine is not None else Device()
+    device = settings.device
     gamma = point.get("gamma", settings.gamma)
     if gamma is not None:
         device = replace(device, reduction_seconds_per_byte=gamma)

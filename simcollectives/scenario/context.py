@@ -22,6 +22,13 @@ EXAMPLES: Mapping[str, str] = {
     "cluster": "cluster: {devices: 8, link: {alpha: 5 us, bandwidth: 450 GB/s}}",
     "collective": "collective: {name: all_reduce, algorithms: [ring, tree]}",
     "name": "name: all_reduce",
+    "training": "training: {model: llama-3-8b, strategy: ddp, sequence: 4096, mfu: 45%}",
+    "model": "model: llama-3-8b",
+    "strategies": "strategies: [ddp, all_reduce_once]",
+    "device": "device: {peak: {bfloat16: 989 TFLOP/s}, memory: 80 GB, memory_bandwidth: 3350 GB/s}",
+    "peak": "peak: {bfloat16: 989 TFLOP/s}",
+    "layer_seconds": "layer_seconds: {block: {forward: 5 ms, backward: 10 ms}}",
+    "collectives": "collectives: {all_reduce: hierarchical}",
     "algorithms": "algorithms: [ring, tree]",
     "devices": "devices: 8",
     "nodes": "nodes: 4",
@@ -141,6 +148,15 @@ class Context:
             self._add_details(path, error, None)
         return None
 
+    def text(self, data: Mapping[str, Any], key: str) -> str | None:
+        """Return the text of a key at the top, None where there is none; a problem where it is empty or no text."""
+        if key not in data or self.is_unusable((key,)):
+            return None
+        text = self.validate_type((key,), data[key], str)
+        if text is not None and not text.strip():
+            self.add((key,), f"the text is empty; write {EXAMPLES.get(key, 'one, or leave the key out')}")
+        return None if text is None else str(text)
+
     def finish(self) -> None:
         """Raise all problems, in the order of their lines.
 
@@ -169,6 +185,7 @@ class Context:
                 self._add_detail((*path, *detail["loc"]), detail)
 
     def _add_detail(self, path: Path, detail: ErrorDetails) -> None:
+        path = path[:-1] if path[-1:] == ("[key]",) else path  # the key itself is wrong
         if detail["type"] == "missing":
             key = str(path[-1])
             self.add(path[:-1], f"the key {key} is missing; write {EXAMPLES.get(key, key + ': ...')}")

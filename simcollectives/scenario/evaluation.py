@@ -1,18 +1,18 @@
 """Evaluating an algorithm of a scenario at a point, each combination once."""
 
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simcollectives.algorithms import placement_of
-from simcollectives.engines import Conditions, Default, Job, Parts, Run, make_job, simulate_job, verify_job
+from simcollectives.engines import DTYPES, Conditions, Default, Job, Parts, Run, make_job, simulate_job, verify_job
 from simcollectives.engines.closed_form import closed_form_parts
 from simcollectives.engines.watch import Watch
 from simcollectives.errors import InputError, Problem
-from simcollectives.scenario.build import build_cluster, message_at, options_at, restricted
-from simcollectives.scenario.keys import METRICS, PERCENTILES, point_text
-from simcollectives.scenario.types import AlgorithmEntry, Point, Scenario
+from simcollectives.scenario.build import build_cluster, label_at, message_at, options_at, restricted
+from simcollectives.scenario.keys import METRIC_LINKS, METRICS, PERCENTILES, Kind, kind_of, point_text
+from simcollectives.scenario.types import AlgorithmEntry, Point, Scenario, Selector
 
 VERIFIED_RANKS = 64
 VERIFIED_BYTES = 1 << 20
@@ -60,6 +60,31 @@ class Evaluator:
             parts = self.form(job)
             self._seconds[key] = self._evaluate(entry, mine, job)["seconds"] if parts is None else parts.seconds
         return self._seconds[key]
+
+    @property
+    def metrics(self) -> Mapping[str, Kind]:
+        """The metrics of a run, with their units."""
+        return METRICS
+
+    def label(self, run: Selector) -> str:
+        """Return what a run is called."""
+        return label_at(self.scenario.collective, run.entry, run.point)
+
+    def quantum(self, key: str) -> int | None:
+        """Return of what the values of a key are whole multiples: a message of its elements."""
+        return DTYPES[self.scenario.collective.dtype] if key == "message" else None
+
+    def kind(self, key: str) -> Kind | None:
+        """Return what kind of value a key of a point takes; None for the options of algorithms."""
+        return kind_of(key)
+
+    def lack(self, metric: str) -> str:
+        """Return why a run may lack a metric."""
+        if metric == "closed_form_seconds":
+            return "not known, since no closed form is exact there"
+        if metric in METRIC_LINKS:
+            return f"not defined, since the cluster has no {METRIC_LINKS[metric]} there"
+        return "not defined, since the time is zero"
 
     def run(self, entry: AlgorithmEntry, point: Point) -> Run:
         """Return one run with its timeline; with seeds, that with the median time. Raises as `row` does."""

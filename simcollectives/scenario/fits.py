@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from simcollectives.algorithms import check_fits, find_algorithm
 from simcollectives.cluster import Cluster
@@ -18,6 +18,17 @@ from simcollectives.units import format_bytes
 _ENOUGH_WORK = 5_000_000  # about a second; what is not looked at before the run is refused in it, row by row
 _WORK_OF_A_JOB = 2_000
 _QUICK_WORLD_SIZE = 1024  # up to here the rounds on links of several kinds are walked to choose the engine
+
+
+class Reasons(Protocol):
+    """What finds out whether an entry runs at a point."""
+
+    def reason(self, entry: AlgorithmEntry, point: Point) -> str | None:
+        """Return why an entry does not run at a point, or None where it does."""
+
+    @property
+    def worn(self) -> bool:
+        """Whether so much was looked into that a list of problems had better end."""
 
 
 @dataclass

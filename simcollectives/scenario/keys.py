@@ -13,6 +13,9 @@ MAX_WORLD_SIZE = 1 << 16
 MAX_MESSAGE_BYTES = 1 << 46
 """64 TiB: times the largest world size it still is a number of bytes that 64 bits hold."""
 
+MAX_SIZE = 1 << 24
+"""Of tensors, sequences and batches: of what is no number of devices."""
+
 MAX_SECONDS = 86_400.0
 MIN_BANDWIDTH, MAX_BANDWIDTH = 1.0, 1e18
 MAX_SECONDS_PER_BYTE = 1.0
@@ -116,8 +119,10 @@ BYTES = _quantity("bytes", 0, MAX_MESSAGE_BYTES)
 ANY_BYTES, ANY_SECONDS, ANY_BANDWIDTH = (_quantity(name, 0, math.inf) for name in ("bytes", "seconds", "bandwidth"))
 SECONDS = _quantity("seconds", 0, MAX_SECONDS)
 BANDWIDTH = _quantity("bandwidth", MIN_BANDWIDTH, MAX_BANDWIDTH)
+FLOPS_PER_SECOND = _quantity("flops_per_second", 1.0, 1e24)
 SECONDS_PER_BYTE = _quantity("seconds_per_byte", 0, MAX_SECONDS_PER_BYTE)
 COUNT = Kind("count", _whole(1, MAX_WORLD_SIZE, "a count"), _number_text, "8", _COUNT_SCHEMA, whole=True)
+SIZE = Kind("size", _whole(1, MAX_SIZE, "a size"), _number_text, "4096", {"type": "integer", "minimum": 1}, whole=True)
 INDEX = Kind("rank", _whole(0, MAX_WORLD_SIZE - 1, "a rank"), _number_text, "0", _INDEX_SCHEMA, whole=True)
 MAX_SEED, MAX_SEEDS = (1 << 63) - 1, 10_000
 _SEED_SCHEMA: JsonSchema = {"type": "integer", "minimum": 0, "maximum": MAX_SEED}

@@ -2,9 +2,10 @@
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
-from simcollectives.cluster import Change, Level, Link, load_machine
+from simcollectives.cluster import Change, Device, Level, Link, load_machine
 from simcollectives.errors import ClusterError
 from simcollectives.scenario.build import COUNTS, build_cluster, levels_of, noun
 from simcollectives.scenario.context import EXAMPLES, Context
@@ -12,6 +13,7 @@ from simcollectives.scenario.keys import is_link_key
 from simcollectives.scenario.places import Path, nearest, shown, suggestion
 from simcollectives.scenario.schema_cluster import (
     ClusterModel,
+    DeviceModel,
     FlatCluster,
     FullMeshCluster,
     LayeredCluster,
@@ -35,7 +37,7 @@ _MARKS = {
     "flat": ("devices", "link"),
 }
 _SHARED = {"machine": "nodes", "full_mesh": "link", "torus": "link", "mesh": "link"}
-_ANYWHERE = ("gamma", "rank_order", "slow")
+_ANYWHERE = ("gamma", "rank_order", "slow", "device")
 _NETWORK = ("nics_per_node", "pcie_switch", "leaf")
 _KNOWN = {key for keys in _MARKS.values() for key in keys} | {*_ANYWHERE, *_NETWORK}
 _HEADS = ("machine", "full_mesh", "torus", "mesh", "levels", "devices", "gpus_per_node")
@@ -70,14 +72,16 @@ def _form(context: Context, value: dict[str, Any]) -> str | None:
         first, other = marked[forms[0]][0], marked[forms[1]][0]
         context.add((*PATH, other), f"{other} and {first} belong to different forms of a cluster; {_FORMS}")
         return None
-    misspelt = {key: near for key in value if key not in _KNOWN and (near := nearest(key, _HEADS))}
+    # A device that is no mapping is a misspelt number of devices.
+    well_known = _KNOWN if isinstance(value.get("device"), dict) else _KNOWN - {"device"}
+    misspelt = {key: near for key in value if key not in well_known and (near := nearest(key, _HEADS))}
     if len(forms) == 1 and set(marked[forms[0]]) <= {"link", "nodes"} and misspelt:
         for key, near in misspelt.items():
             context.add((*PATH, key), f'unknown key; did you mean "{near}"?')
         return None
     if not forms:
         known = [key for keys in _MARKS.values() for key in keys]
-        unknown = [key for key in value if key not in _KNOWN]
+        unknown = [key for key in value if key not in well_known]
         if not unknown:
             context.add(PATH, f"the cluster has no devices; {_FORMS}")
         for key in unknown:
@@ -199,7 +203,26 @@ def _everywhere(context: Context, model: ClusterModel) -> dict[str, Any]:
             context.add((*path, "bandwidth"), "a link is no faster than its ports; write at most 100%")
         link = None if one.link is None else (one.link[0], one.link[1])
         slow.append(Change(one.rank, link, one.level, one.alpha, one.bandwidth, one.gamma))
-    return {"gamma": model.gamma, "rank_order": model.rank_order, "slow": tuple(slow)}
+    machine = getattr(model, "machine", None)
+    device = _device(context, model.device, Device() if machine is None else load_machine(machine).device)
+    return {"gamma": model.gamma, "rank_order": model.rank_order, "slow": tuple(slow), "device": device}
+
+
+def _device(context: Context, model: DeviceModel | None, known: Device) -> Device:
+    """Return a device with what is said of it."""
+    if model is None:
+        return known
+    path = (*PATH, "device")
+    if not model.model_fields_set:
+        context.add(path, "nothing is said of the device; write {peak: {bfloat16: 989 TFLOP/s}, memory: 80 GB}")
+    peak = {**dict(known.peak_flops), **(model.peak or {})}
+    given = {
+        "memory_bytes": model.memory,
+        "memory_bandwidth": model.memory_bandwidth,
+        "host_link_bandwidth": model.host_link,
+    }
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return replace(known, peak_flops=tuple(peak.items()), **changes)
 
 
 def _shared_ways(context: Context, model: NetworkModel, nics: int | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from simcollectives.engines import IDEAL, Conditions, Default, TimeModel
 from simcollectives.errors import InputError
-from simcollectives.scenario.context import EXAMPLES, Context, unknown_key
+from simcollectives.scenario.context import Context, unknown_key
 from simcollectives.scenario.fits import Fits
 from simcollectives.scenario.load_cluster import load_cluster
 from simcollectives.scenario.load_collective import load_collective
@@ -20,6 +20,9 @@ from simcollectives.scenario.places import Path, nearest
 from simcollectives.scenario.point_keys import KeyTable
 from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.schema import ScenarioModel
+from simcollectives.scenario.training.loading import load_training_scenario
+from simcollectives.scenario.training.schema import TrainingFile
+from simcollectives.scenario.training.types import AnyScenario
 from simcollectives.scenario.types import (
     EMPTY,
     ClusterSettings,
@@ -36,7 +39,7 @@ _LOOKED_AT = 50_000_000
 """Ranks that sweeps are looked through for before a run; the rest is refused in the run, row by row."""
 
 
-def load_scenario(path: str | os.PathLike[str]) -> Scenario:
+def load_scenario(path: str | os.PathLike[str]) -> AnyScenario:
     """Load a scenario file.
 
     Raises:
@@ -45,7 +48,7 @@ def load_scenario(path: str | os.PathLike[str]) -> Scenario:
     return load_document(read_document(path))
 
 
-def load_document(document: Document) -> Scenario:
+def load_document(document: Document) -> AnyScenario:
     """Load a scenario that is already read from YAML; relative paths in it start at the folder of its ``source``.
 
     Raises:
@@ -55,7 +58,8 @@ def load_document(document: Document) -> Scenario:
     data = document.data
     _check_keys(context, data)
     _check_empty(context, (), data)
-    scenario = _load(context, data)
+    load = load_training_scenario if "training" in data else _load
+    scenario = load(context, data)
     context.finish()
     if scenario is None:
         raise InputError("the scenario is not valid", document.source)
@@ -63,16 +67,21 @@ def load_document(document: Document) -> Scenario:
 
 
 def _check_keys(context: Context, data: dict[str, Any]) -> None:
-    known = list(ScenarioModel.model_fields)
+    model, other = (TrainingFile, ScenarioModel) if "training" in data else (ScenarioModel, TrainingFile)
+    known = list(model.model_fields)
     meant = {nearest(key, known) for key in data if key not in known}
     for key in data:
-        if key == "training":
-            context.add((key,), "training scenarios are not supported yet; simulate a collective", unusable=True)
-        elif key not in known:
-            context.add((key,), unknown_key(key, known), unusable=True)
-    for name, field in ScenarioModel.model_fields.items():
-        unread = name in meant or (name == "collective" and "training" in data)
-        if field.is_required() and name not in data and not unread:
+        if key in known:
+            continue
+        of_other = key in other.model_fields and key not in ("training", "collective")
+        kind = "a collective" if other is ScenarioModel else "a training step"
+        if key == "collective":
+            context.add((key,), "a scenario is about a collective or about training; leave one out", unusable=True)
+        else:
+            rule = f"{key} belongs to {kind}; leave it out" if of_other else unknown_key(key, [*known, "training"])
+            context.add((key,), rule, unusable=True)
+    for name, field in model.model_fields.items():
+        if field.is_required() and name not in data and name not in meant:
             context.add_missing(name)
 
 
@@ -91,7 +100,7 @@ def _check_empty(context: Context, path: Path, value: Any) -> None:
 
 
 def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
-    texts = {key: _text(context, data, key) for key in ("title", "description")}
+    texts = {key: context.text(data, key) for key in ("title", "description")}
     engine, verify = (_word(context, data, key) for key in ("engine", "verify"))
     cluster = load_cluster(context, data["cluster"]) if "cluster" in data else None
     collective = load_collective(context, data["collective"]) if "collective" in data else None
@@ -135,15 +144,6 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
     )
 
 
-def _text(context: Context, data: dict[str, Any], key: str) -> str | None:
-    if key not in data or context.is_unusable((key,)):
-        return None
-    text = context.validate_type((key,), data[key], str)
-    if text is not None and not text.strip():
-        context.add((key,), f"the text is empty; write {EXAMPLES.get(key, 'one, or leave the key out')}")
-    return None if text is None else str(text)
-
-
 def _word(context: Context, data: dict[str, Any], key: str) -> Any:
     """Return the word, or true or false, that a key takes, or its default."""
     field = ScenarioModel.model_fields[key]
@@ -168,9 +168,9 @@ def _namer(
     written = data["collective"]
     whole = len(collective.algorithms) == len(written["algorithms"])
     if cluster is None or sweeps is None:
-        return Namer(context, cluster, collective, sweeps or (), None, whole, drawn[1])
+        return Namer(context, cluster, sweeps or (), None, whole, drawn[1], collective=collective)
     fits = Fits(cluster, collective, *how, conditions=drawn[0])
-    namer = Namer(context, cluster, collective, sweeps, fits, whole, drawn[1])
+    namer = Namer(context, cluster, sweeps, fits, whole, drawn[1], collective=collective)
     if collective.message_bytes is None and "message" in written:
         return replace(namer, fits=None)  # the message is reported already
     if not _messages_are_given(context, namer):

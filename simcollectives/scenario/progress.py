@@ -21,6 +21,9 @@ class Standing:
 
 Progress = Callable[[Standing], None]
 
+STEP_SECONDS = 0.02
+"""What a training step takes, about."""
+
 _LEAST_SECONDS = 1e-3
 """What has no cost is something to do all the same."""
 

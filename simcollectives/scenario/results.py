@@ -7,7 +7,9 @@ from typing import Any
 from simcollectives.engines import Timeline
 from simcollectives.errors import Problem
 from simcollectives.measured import Fit, MeasuredSweep
-from simcollectives.scenario.types import Scenario
+from simcollectives.scenario.training.types import AnyScenario
+from simcollectives.scenario.types import Point
+from simcollectives.training.step import Step
 
 Row = Mapping[str, Any]
 
@@ -88,15 +90,25 @@ class MeasuredComparison:
 
 
 @dataclass(frozen=True)
+class DrawnStep:
+    """A training step that is drawn, and where it stands."""
+
+    title: str
+    point: Point
+    step: Step
+
+
+@dataclass(frozen=True)
 class ScenarioResult:
     """A scenario that was run.
 
-    ``rows`` have the keys `ROW_KEYS`. ``notes`` say which engine ran and why. ``timelines`` are pairs of a label and a
-    timeline, ``contributions`` are texts. ``interrupted`` tells that the rows and checks are only those finished.
-    ``problems`` are runs that could not be made, which leaves the others without checks.
+    ``rows`` have the keys `ROW_KEYS`, or those of training steps. ``notes`` say which engine ran and why. ``timelines``
+    are pairs of a label and a timeline, ``contributions`` are texts, ``steps`` are the training steps that are drawn.
+    ``interrupted`` tells that the rows and checks are only those finished. ``problems`` are runs that could not be
+    made, which leaves the others without checks.
     """
 
-    scenario: Scenario
+    scenario: AnyScenario
     rows: tuple[Row, ...]
     checks: tuple[Check, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -106,6 +118,7 @@ class ScenarioResult:
     contributions: tuple[str, ...] = ()
     interrupted: bool = False
     problems: tuple[Problem, ...] = ()
+    steps: tuple[DrawnStep, ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from simcollectives.engines import contributions
@@ -12,8 +13,10 @@ from simcollectives.scenario.evaluation import Evaluator
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import point_text
 from simcollectives.scenario.planning import Plan, plan_scenario, planned_runs
-from simcollectives.scenario.progress import Progress, Tracker
+from simcollectives.scenario.progress import STEP_SECONDS, Progress, Standing, Tracker
 from simcollectives.scenario.results import ROW_KEYS, Check, MeasuredComparison, Row, ScenarioResult
+from simcollectives.scenario.training.running import run_training
+from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
 from simcollectives.scenario.types import Scenario, Selector
 
 
@@ -27,16 +30,18 @@ class _Collected:
 
 
 def run_scenario(
-    scenario: Scenario, progress: Progress | None = None, announce: Callable[[Plan], None] | None = None
+    scenario: AnyScenario, progress: Progress | None = None, announce: Callable[[Plan], None] | None = None
 ) -> ScenarioResult:
     """Run everything that a scenario asks for. An interrupt (Ctrl-C) keeps what is finished.
 
-    ``announce`` is called with what all of it costs, before it; ``progress`` now and then. Runs that turn out to be too
-    large for their engine are the result's ``problems``; the others are kept.
+    ``announce`` is called with what all collectives cost, before they are run; ``progress`` now and then. Runs that
+    turn out to be too large for their engine are the result's ``problems``; the others are kept.
 
     Raises:
         ScheduleError: a bug in a schedule.
     """
+    if isinstance(scenario, TrainingScenario):
+        return run_training(scenario, None if progress is None else partial(_tell_of_steps, progress))
     evaluator = Evaluator(scenario)
     collected = _Collected()
     interrupted = False
@@ -64,6 +69,11 @@ def run_scenario(
         problems=tuple(dict.fromkeys(collected.problems)),
         **collected.extras,
     )
+
+
+def _tell_of_steps(progress: Progress, done: int, total: int) -> None:
+    """Training steps are taken to cost all the same."""
+    progress(Standing(done, total, done * STEP_SECONDS, total * STEP_SECONDS))
 
 
 def _collect(evaluator: Evaluator, collected: _Collected, finish_item: Callable[[], None]) -> None:

@@ -1,6 +1,6 @@
 """Kinds of values in a scenario file, each with how it is read and how it is described to an editor."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from simcollectives.scenario.keys import (
     BYTES,
     COUNT,
     FACTOR,
+    FLOPS_PER_SECOND,
     INDEX,
     MAX_WORLD_SIZE,
     NUMBER,
@@ -24,6 +25,7 @@ from simcollectives.scenario.keys import (
     SECONDS_PER_BYTE,
     SEED,
     SEEDS,
+    SIZE,
     JsonSchema,
     Kind,
 )
@@ -53,8 +55,10 @@ Bandwidth = Annotated[float, reader(BANDWIDTH), WithJsonSchema(BANDWIDTH.json_sc
 SecondsPerByte = Annotated[float, reader(SECONDS_PER_BYTE), WithJsonSchema(SECONDS_PER_BYTE.json_schema)]
 Ratio = Annotated[float, reader(RATIO), WithJsonSchema(RATIO.json_schema)]
 Factor = Annotated[float, reader(FACTOR), WithJsonSchema(FACTOR.json_schema)]
+FlopsPerSecond = Annotated[float, reader(FLOPS_PER_SECOND), WithJsonSchema(FLOPS_PER_SECOND.json_schema)]
 Number = Annotated[float, reader(NUMBER), WithJsonSchema(NUMBER.json_schema)]
 Count = Annotated[int, reader(COUNT), WithJsonSchema(COUNT.json_schema)]
+Size = Annotated[int, reader(SIZE), WithJsonSchema(SIZE.json_schema)]
 Seed = Annotated[int, reader(SEED), WithJsonSchema(SEED.json_schema)]
 Seeds = Annotated[int, reader(SEEDS), WithJsonSchema(SEEDS.json_schema)]
 Rank = Annotated[int, reader(INDEX), WithJsonSchema(INDEX.json_schema)]
@@ -68,19 +72,24 @@ class Reference:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _read_reference(value: object) -> Reference:
-    example = "write a name such as ring, or {rabenseifner: {order: far}}"
-    if isinstance(value, str):
-        return Reference(value)
-    if not isinstance(value, dict):
-        raise custom_error(f"{shown(value)} is not an algorithm; {example}")
-    if len(value) != 1:
-        raise custom_error(f"{shown(value)} has {len(value)} keys where one algorithm has one; {example}")
-    name, options = next(iter(value.items()))
-    if not isinstance(options, dict):
-        remedy = "write {name: {option: value}}, or the name alone"
-        raise custom_error(f"{shown(options)} are not options of {show_value(name)}; {remedy}")
-    return Reference(name, options)
+def reference_reader(what: str, example: str) -> Callable[[object], Reference]:
+    """Return what reads a name, or a name with options."""
+
+    def read(value: object) -> Reference:
+        if isinstance(value, str):
+            return Reference(value)
+        if not isinstance(value, dict):
+            article = "an" if what[0] in "aeiou" else "a"
+            raise custom_error(f"{shown(value)} is not {article} {what}; {example}")
+        if len(value) != 1:
+            raise custom_error(f"{shown(value)} has {len(value)} keys where one {what} has one; {example}")
+        name, options = next(iter(value.items()))
+        if not isinstance(options, dict):
+            remedy = "write {name: {option: value}}, or the name alone"
+            raise custom_error(f"{shown(options)} are not options of {show_value(name)}; {remedy}")
+        return Reference(name, options)
+
+    return read
 
 
 _REFERENCE_SCHEMA: JsonSchema = {
@@ -91,7 +100,8 @@ _REFERENCE_SCHEMA: JsonSchema = {
     "description": "An algorithm: its name, or {name: {option: value}}",
     "examples": ["ring", {"rabenseifner": {"order": "far"}}],
 }
-AlgorithmReference = Annotated[Reference, PlainValidator(_read_reference), WithJsonSchema(_REFERENCE_SCHEMA)]
+_read_algorithm = reference_reader("algorithm", "write a name such as ring, or {rabenseifner: {order: far}}")
+AlgorithmReference = Annotated[Reference, PlainValidator(_read_algorithm), WithJsonSchema(_REFERENCE_SCHEMA)]
 
 
 def _read_jitter(value: object) -> Jitter:
@@ -120,27 +130,33 @@ _JITTER_SCHEMA: JsonSchema = {
 JitterReference = Annotated[Jitter, PlainValidator(_read_jitter), WithJsonSchema(_JITTER_SCHEMA)]
 
 
-def _read_rank_seconds(value: object) -> dict[int, float]:
-    if not isinstance(value, dict) or not value:
-        raise custom_error(f"{shown(value)} does not say which ranks start when; write {{3: 10 us}}")
-    found = {}
-    for key, start in value.items():
-        if not str(key).isascii() or not str(key).isdecimal() or int(str(key)[:9]) >= MAX_WORLD_SIZE:
-            raise custom_error(f"{shown(key)} is not a rank; write a whole number, as in {{3: 10 us}}")
-        try:
-            found[int(key)] = float(SECONDS.parse(start))
-        except UnitError as error:
-            raise custom_error(f"rank {key}: {error.problems[0].message}") from None
-    return found
+def _by_rank(kind: Kind, what: str, example: str) -> Any:
+    """Return the type of a mapping from ranks to values of a kind."""
+
+    def read(value: object) -> dict[int, float]:
+        if not isinstance(value, dict) or not value:
+            raise custom_error(f"{shown(value)} does not say {what}; write {example}")
+        found = {}
+        for key, one in value.items():
+            if not str(key).isascii() or not str(key).isdecimal() or int(str(key)[:9]) >= MAX_WORLD_SIZE:
+                raise custom_error(f"{shown(key)} is not a rank; write a whole number, as in {example}")
+            try:
+                found[int(key)] = float(kind.parse(one))
+            except UnitError as error:
+                raise custom_error(f"rank {key}: {error.problems[0].message}") from None
+        return found
+
+    schema: JsonSchema = {
+        "type": "object",
+        "minProperties": 1,
+        "patternProperties": {"^[0-9]+$": kind.json_schema},
+        "additionalProperties": False,
+    }
+    return Annotated[dict[int, float], PlainValidator(read), WithJsonSchema(schema)]
 
 
-_RANK_SECONDS_SCHEMA: JsonSchema = {
-    "type": "object",
-    "minProperties": 1,
-    "patternProperties": {"^[0-9]+$": SECONDS.json_schema},
-    "additionalProperties": False,
-}
-RankSeconds = Annotated[dict[int, float], PlainValidator(_read_rank_seconds), WithJsonSchema(_RANK_SECONDS_SCHEMA)]
+RankSeconds: Any = _by_rank(SECONDS, "which ranks start when", "{3: 10 us}")
+RankFactors: Any = _by_rank(FACTOR, "which ranks are slower", "{3: 120%}")
 
 
 def _read_rank_order(value: object) -> WrittenOrder:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from simcollectives.cluster import Change, Level, Link, RankOrder
+from simcollectives.cluster import Change, Device, Level, Link, RankOrder
 from simcollectives.engines import DEFAULT, IDEAL, Conditions, TimeModel
 from simcollectives.measured import MeasuredSweep
 
@@ -34,8 +34,9 @@ class LeafSettings:
 class ClusterSettings:
     """What ``cluster:`` says. ``machine`` is None but in its form; ``gamma`` (s/B) is None where it is not written.
 
-    ``sizes`` are those of a torus or mesh. ``nics_per_node`` is None where every device has a card of its own;
-    ``pcie_switch`` is its number of GPUs and its bandwidth (B/s).
+    ``device`` is the machine's, with what ``device:`` says. ``sizes`` are those of a torus or mesh.
+    ``nics_per_node`` is None where every device has a card of its own; ``pcie_switch`` is its number of GPUs and its
+    bandwidth (B/s).
     """
 
     form: Form
@@ -53,6 +54,7 @@ class ClusterSettings:
     pcie_switch: tuple[int, float] | None = None
     leaf: LeafSettings | None = None
     slow: tuple[Change, ...] = ()
+    device: Device = field(default_factory=Device)
 
 
 @dataclass(frozen=True)

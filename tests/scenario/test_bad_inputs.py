@@ -124,8 +124,8 @@ CASES = {
     collective("{name: all_reduce, message: 6 B, algorithms: [ring]}"): [
         "$.collective.message (line 3): 6.0 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
     ],
-    collective("{name: all_reduce, message: 1 MiB, dtype: float16, algorithms: [ring]}"): [
-        '$.collective.dtype (line 3): "float16" is unknown; did you mean "float'
+    collective("{name: all_reduce, message: 1 MiB, dtype: float12, algorithms: [ring]}"): [
+        '$.collective.dtype (line 3): "float12" is unknown; did you mean "float'
     ],
     collective("{name: all_reduce, message: 1 MiB, root: 1, algorithms: [ring]}"): [
         "$.collective.root (line 3): all_reduce has no root; leave it out"
@@ -230,7 +230,7 @@ def test_everything_wrong_is_told_at_once(refuse: Refuser) -> None:
     text = """\
 title: Many mistakes
 cluster: {devices: 8, link: {alpha: 5, bandwith: 450 GB/s}}
-collective: {name: all_reduce, algorithms: [rign, {rabenseifner: {ordr: far}}, tree, tree], root: 3, dtype: float16}
+collective: {name: all_reduce, algorithms: [rign, {rabenseifner: {ordr: far}}, tree, tree], root: 3, dtype: float12}
 sweep: {message: {from: 1 KiB, to: 1 GiB, factr: 2}, nodes: [0]}
 engine: fast
 expect:

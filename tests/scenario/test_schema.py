@@ -19,8 +19,12 @@ def test_the_schema_is_valid_and_describes_every_top_level_key() -> None:
     schema = json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema["required"] == ["title", "cluster", "collective"]
-    assert set(schema["properties"]) > {"sweep", "engine", "verify", "expect", "measured", "timeline", "contributions"}
+    collective, training = schema["else"], schema["then"]
+    assert schema["if"] == {"required": ["training"]}
+    assert collective["required"] == ["title", "cluster", "collective"]
+    assert set(collective["properties"]) > {"sweep", "engine", "verify", "expect", "measured", "timeline"}
+    assert training["required"] == ["title", "cluster", "training"]
+    assert set(training["properties"]) > {"sweep", "expect", "timeline"}
     assert "null" not in json.dumps(schema)
 
 
