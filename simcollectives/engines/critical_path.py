@@ -65,9 +65,7 @@ def critical_path(
         path = stationary
     else:
         for segment in reversed(segments):
-            rank = _back(job, segment, rank, path)
-            if watch is not None:
-                watch(segment.steps * len(segment.start))
+            rank = _back(job, segment, rank, path, watch)
         if job.schedule.rounds:
             path.latency[0] += float(job.conditions.starts(job.schedule.devices)[rank])
     rest = seconds - sum(path.latency) - sum(path.bandwidth) - path.reduction
@@ -95,7 +93,7 @@ def _stationary(job: Job, seconds: float) -> _Path | None:
     return path
 
 
-def _back(job: Job, segment: Segment, rank: int, path: _Path) -> int:
+def _back(job: Job, segment: Segment, rank: int, path: _Path, watch: Watch | None) -> int:
     """Walk a segment backwards from ``rank``; return where the path enters it."""
     if segment.parts is not None:
         level, latency, bandwidth, reduction = segment.parts
@@ -107,7 +105,8 @@ def _back(job: Job, segment: Segment, rank: int, path: _Path) -> int:
     if phase is None:
         return rank
     ring = RingPhase.of(job, phase)
-
+    if ring is not None and watch is not None:
+        watch(segment.steps * len(segment.start))
     if segment.growth is not None and ring is not None:
         return _back_through_growth(segment, rank, path, ring, job.layout.even)
     if ring is not None:
@@ -121,6 +120,8 @@ def _back(job: Job, segment: Segment, rank: int, path: _Path) -> int:
         timed = timed_round(job, phase, step, segment.before + step)
         rounds.append((timed, clock))
         clock = advance(clock, timed)
+        if watch is not None:
+            watch(len(timed.src))
     for timed, entered in reversed(rounds):
         rank = _predecessor(timed, entered, rank, path)
     return rank

@@ -55,7 +55,7 @@ _ALONE_SECONDS, _MEETING_SECONDS = 2.5e-5, 2e-5
 _UNEQUAL_SECONDS, _WAITING_SECONDS = 1e-6, 5e-8
 """More, for each other message, where those that meet end one by one, and where they wait for a CPU in loggp."""
 
-_UNIFORM_ROUND, _RING_ROUND, _TURNING_ROUND, _OTHER_ROUND = 5e-7, 5e-6, 4e-5, 1e-4
+_UNIFORM_ROUND, _RING_ROUND, _TURNING_ROUND, _TURNED_ROUND, _OTHER_ROUND = 5e-7, 5e-6, 4e-5, 5e-5, 1e-4
 _RING_MESSAGE, _TURNING_MESSAGE, _OTHER_MESSAGE = 2e-9, 2.5e-8, 1.2e-7
 """Of the vectorized engine: seconds of rounds and of messages by kind."""
 
@@ -157,6 +157,7 @@ def _array_seconds(job: Job, work: ArrayWork) -> float:
     return (
         work.uniform_rounds * _UNIFORM_ROUND
         + work.ring_rounds * ring_round
+        + work.turned_rounds * _TURNED_ROUND
         + work.ring_messages * ring_message
         + work.other_rounds * (_OTHER_ROUND + drawn * _DRAWN_ROUND)
         + work.other_messages * (_OTHER_MESSAGE + drawn * _DRAWN_MESSAGE)

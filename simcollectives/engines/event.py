@@ -127,34 +127,39 @@ class _Play:
 
     def _rank(self, rank: int, channel: int, path: Path) -> Generator[simpy.Event, None, None]:
         env, live_rounds, gate = self.env, self.live[channel], self.gates[channel][rank]
-        if self.starts[rank]:
-            path[0] = self.starts[rank]
-            yield env.timeout(self.starts[rank])
-        for number in range(self.rounds[channel]):
-            live = live_rounds.get(number) or self._next_round(channel)
-            live.ranks_left -= 1
-            if live.ranks_left == 0:
-                del live_rounds[number]
-            mine = live.messages_at.get(rank)
-            if mine is None:
-                continue
-            live.pending[rank] = len(mine)
-            entered = live.entered
-            for i in mine:
-                if entered[i]:
-                    self._start(live, i, path)
-                else:
-                    entered[i] = True
-            yield gate
-            path = self._path_after(live, live.last[rank])
-            if live.reduction and live.reduction[rank]:
-                seconds = live.reduction[rank]
-                if self.rows is not None:
-                    row = (rank, "reduce", "reduce", env.now, env.now + seconds, live.reduced_bytes[rank], -1)
-                    self.rows.append((*row, number, channel))
-                path[-1] += seconds
-                yield env.timeout(seconds)
-        self.ends.append((env.now, path))
+        try:
+            if self.starts[rank]:
+                path[0] = self.starts[rank]
+                yield env.timeout(self.starts[rank])
+            for number in range(self.rounds[channel]):
+                live = live_rounds.get(number) or self._next_round(channel)
+                live.ranks_left -= 1
+                if live.ranks_left == 0:
+                    del live_rounds[number]
+                mine = live.messages_at.get(rank)
+                if mine is None:
+                    continue
+                live.pending[rank] = len(mine)
+                entered = live.entered
+                for i in mine:
+                    if entered[i]:
+                        self._start(live, i, path)
+                    else:
+                        entered[i] = True
+                yield gate
+                path = self._path_after(live, live.last[rank])
+                if live.reduction and live.reduction[rank]:
+                    seconds = live.reduction[rank]
+                    if self.rows is not None:
+                        row = (rank, "reduce", "reduce", env.now, env.now + seconds, live.reduced_bytes[rank], -1)
+                        self.rows.append((*row, number, channel))
+                    path[-1] += seconds
+                    yield env.timeout(seconds)
+            self.ends.append((env.now, path))
+        except KeyboardInterrupt:
+            # SimPy makes this an event that fails, after all that happens at the same instant: that may be a lot.
+            env._queue.clear()
+            raise
 
     def _start(self, live: _LiveRound, i: int, path: Path) -> None:
         """Both ends have entered; the later one's path is the message's."""

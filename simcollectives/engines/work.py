@@ -94,28 +94,31 @@ def may_meet(job: Job) -> bool:
 
 
 def symmetric(job: Job) -> bool:
-    """Whether messages that start together also end together: nothing is unequal, late or drawn."""
-    return job.conditions.ideal and job.layout.even and not job.full_cluster.changes
+    """Whether messages that start together end together, or in few sets: nothing is unequal, late or drawn."""
+    return job.conditions.ideal and not job.full_cluster.changes
 
 
 @dataclass(frozen=True)
 class ArrayWork:
     """What the vectorized engine plays of a job, there and back; rounds that it skips do not count.
 
-    Uniform rounds are a few sums, whatever the ranks, but must be made to tell the levels that they cross, if there are
-    several; rounds of rings are slices; others are made and played afresh.
+    Uniform rounds are a few sums, whatever the ranks; where there are several levels they are made, to find which they
+    cross. Rounds of rings are slices; where bytes move on, even those skipped are gone through on the way back
+    (``turned``). Others are made and played afresh.
     """
 
     uniform_rounds: int = 0
     ring_rounds: int = 0
+    turned_rounds: int = 0
     other_rounds: int = 0
     ring_messages: int = 0
+    turned_messages: int = 0
     other_messages: int = 0
 
     @property
     def messages(self) -> int:
         """All of them."""
-        return self.ring_messages + self.other_messages
+        return self.ring_messages + self.turned_messages + self.other_messages
 
 
 def array_work(job: Job, messages: list[int], skipping: bool) -> ArrayWork:
@@ -126,7 +129,7 @@ def array_work(job: Job, messages: list[int], skipping: bool) -> ArrayWork:
     # A ring that its slowest edge explains is not walked back.
     ways = 1 if even and not any(job.conditions.skew) and all(is_ring(job, phase) for phase in phases) else 2
     one_level = len(job.full_cluster.levels) == 1
-    uniform_rounds = ring_rounds = other_rounds = other_messages = 0
+    uniform_rounds = ring_rounds = turned_rounds = other_rounds = other_messages = 0
     for index, (phase, count) in enumerate(zip(phases, messages, strict=True)):
         together = together and phase.regular is not None and (skipping or index <= last_shared)
         together = together and (one_level or _on_one_level(job, phase))
@@ -138,14 +141,19 @@ def array_work(job: Job, messages: list[int], skipping: bool) -> ArrayWork:
         elif is_ring(job, phase):
             played = _ring_rounds(job, phase, skipping)
             ring_rounds += ways * played
-            # Where bytes move on by one rank a round, the way back goes through every round, even of those skipped.
-            other_rounds += 0 if even else phase.steps - played
-            other_messages += 0 if even else (phase.steps - played) * job.schedule.devices
+            turned_rounds += 0 if even else phase.steps - played
         else:
             other_rounds += 2 * phase.steps
             other_messages += 2 * count
-    ring_messages = ring_rounds * job.schedule.devices
-    return ArrayWork(uniform_rounds, ring_rounds, other_rounds, ring_messages, other_messages)
+    return ArrayWork(
+        uniform_rounds=uniform_rounds,
+        ring_rounds=ring_rounds,
+        turned_rounds=turned_rounds,
+        other_rounds=other_rounds,
+        ring_messages=ring_rounds * job.schedule.devices,
+        turned_messages=turned_rounds * job.schedule.devices,
+        other_messages=other_messages,
+    )
 
 
 def is_ring(job: Job, phase: Phase) -> bool:
@@ -156,7 +164,7 @@ def is_ring(job: Job, phase: Phase) -> bool:
 def _on_one_level(job: Job, phase: Phase) -> bool:
     round_ = phase.round_at(0)
     level = job.full_cluster.network.levels_crossed(round_.src, round_.dst)
-    return bool((level == level[0]).all())
+    return bool((level == level[:1]).all())
 
 
 def _ring_rounds(job: Job, phase: Phase, skipping: bool) -> int:

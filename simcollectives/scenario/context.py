@@ -211,7 +211,7 @@ def explain(detail: ErrorDetails) -> str:
     if kind == "string_type":
         return f"{given} is not text; put it in quotes"
     if kind == "bool_type":
-        return f"{given} is not true or false; write {key}: false"
+        return f"{given} is not true or false; write one of the two, without quotes"
     if kind == "list_type":
         return f"{given} is not a list; write [{EXAMPLES.get(key, 'a, b').partition('[')[2].rstrip(']') or 'a, b'}]"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
