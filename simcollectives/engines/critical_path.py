@@ -11,7 +11,6 @@ import numpy as np
 from simcollectives.engines.job import Job
 from simcollectives.engines.run import Parts
 from simcollectives.engines.timed_round import FloatArray, RingPhase, TimedRound, advance, timed_round
-from simcollectives.engines.watch import Watch
 from simcollectives.schedule.types import Phase
 
 
@@ -53,9 +52,7 @@ class _Path:
             self.reduction += times * float(timed.reduction[received])
 
 
-def critical_path(
-    job: Job, segments: list[Segment], clock: FloatArray | None, seconds: float, watch: Watch | None = None
-) -> Parts:
+def critical_path(job: Job, segments: list[Segment], clock: FloatArray | None, seconds: float) -> Parts:
     """Split ``seconds`` into parts along a critical path that ends at the last rank of ``clock``."""
     names = tuple(level.name for level in job.full_cluster.levels)
     path = _Path(len(names))
@@ -65,7 +62,7 @@ def critical_path(
         path = stationary
     else:
         for segment in reversed(segments):
-            rank = _back(job, segment, rank, path, watch)
+            rank = _back(job, segment, rank, path)
         if job.schedule.rounds:
             path.latency[0] += float(job.conditions.starts(job.schedule.devices)[rank])
     rest = seconds - sum(path.latency) - sum(path.bandwidth) - path.reduction
@@ -93,7 +90,7 @@ def _stationary(job: Job, seconds: float) -> _Path | None:
     return path
 
 
-def _back(job: Job, segment: Segment, rank: int, path: _Path, watch: Watch | None) -> int:
+def _back(job: Job, segment: Segment, rank: int, path: _Path) -> int:
     """Walk a segment backwards from ``rank``; return where the path enters it."""
     if segment.parts is not None:
         level, latency, bandwidth, reduction = segment.parts
@@ -105,8 +102,7 @@ def _back(job: Job, segment: Segment, rank: int, path: _Path, watch: Watch | Non
     if phase is None:
         return rank
     ring = RingPhase.of(job, phase)
-    if ring is not None and watch is not None:
-        watch(segment.steps * len(segment.start))
+
     if segment.growth is not None and ring is not None:
         return _back_through_growth(segment, rank, path, ring, job.layout.even)
     if ring is not None:
@@ -120,8 +116,6 @@ def _back(job: Job, segment: Segment, rank: int, path: _Path, watch: Watch | Non
         timed = timed_round(job, phase, step, segment.before + step)
         rounds.append((timed, clock))
         clock = advance(clock, timed)
-        if watch is not None:
-            watch(len(timed.src))
     for timed, entered in reversed(rounds):
         rank = _predecessor(timed, entered, rank, path)
     return rank

@@ -10,7 +10,6 @@ from simcollectives.algorithms.table import check_fits, find_algorithm, label, p
 from simcollectives.algorithms.types import Algorithm, LevelCost, Options, resolve_options
 from simcollectives.cluster.types import Cluster
 from simcollectives.engines.conditions import IDEAL, Conditions
-from simcollectives.engines.watch import Watch
 from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.metrics import bandwidth_lower_bound, latency_lower_bound
 from simcollectives.schedule.partition import Layout
@@ -180,13 +179,11 @@ def messages_of(job: Job, round_: Round) -> Messages:
     return Messages(unique // devices, unique % devices, totals[0], totals[1])
 
 
-def count_bytes_sent(job: Job, watch: Watch | None = None) -> IntArray:
+def count_bytes_sent(job: Job) -> IntArray:
     """Bytes sent [level, device], by walking the schedule."""
     sent = np.zeros((len(job.full_cluster.levels), job.schedule.devices), dtype=np.int64)
     for channel in range(len(job.schedule.channels)):
         for round_ in job.schedule.rounds_of(channel):
             level = job.full_cluster.network.levels_crossed(round_.src, round_.dst)
             np.add.at(sent, (level, round_.src), job.layout.row_elements(round_) * job.itemsize)
-            if watch is not None:
-                watch(len(round_.src))
     return sent

@@ -143,10 +143,10 @@ def play(
     skipping: bool = True,
     watch: Watch | None = None,
 ) -> Outcome:
-    """Evaluate a checked job with an engine that was chosen for it."""
+    """Evaluate a checked job with an engine that was chosen for it; closed_form has nothing to tell a ``watch``."""
     if engine == "closed_form":
         parts = require_closed_form(job, time)
-        return parts, parts.seconds, count_bytes_sent(job, watch), None
+        return parts, parts.seconds, count_bytes_sent(job), None
     if isinstance(time, OnePort):
         return one_port(job, record=record, watch=watch)
     if isinstance(time, LogGP):

@@ -167,4 +167,4 @@ def vectorized(job: Job, *, skip: bool = True, watch: Watch | None = None) -> tu
     """Evaluate a job that ``refusal`` accepts. Returns the parts, the seconds and the bytes sent [level, device]."""
     walk = _Walk(job, skip=skip, watch=watch)
     seconds = walk.run()
-    return critical_path(job, walk.segments, walk.clock, seconds, watch), seconds, walk.sent
+    return critical_path(job, walk.segments, walk.clock, seconds), seconds, walk.sent

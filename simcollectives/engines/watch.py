@@ -3,4 +3,4 @@
 from collections.abc import Callable
 
 Watch = Callable[[int], None]
-"""Called with the number of messages played since it was last called; those on the way back of an engine count, too."""
+"""Called with the number of messages played since it was last called."""

@@ -100,7 +100,7 @@ def symmetric(job: Job) -> bool:
 
 @dataclass(frozen=True)
 class ArrayWork:
-    """What the vectorized engine plays of a job, there and back; rounds that it skips do not count.
+    """What the vectorized engine plays of a job; rounds that it skips do not count.
 
     Uniform rounds are a few sums, whatever the ranks; where there are several levels they are made, to find which they
     cross. Rounds of rings are slices; where bytes move on, even those skipped are gone through on the way back
@@ -112,13 +112,12 @@ class ArrayWork:
     turned_rounds: int = 0
     other_rounds: int = 0
     ring_messages: int = 0
-    turned_messages: int = 0
     other_messages: int = 0
 
     @property
     def messages(self) -> int:
-        """All of them."""
-        return self.ring_messages + self.turned_messages + self.other_messages
+        """All that are played."""
+        return self.ring_messages + self.other_messages
 
 
 def array_work(job: Job, messages: list[int], skipping: bool) -> ArrayWork:
@@ -126,8 +125,6 @@ def array_work(job: Job, messages: list[int], skipping: bool) -> ArrayWork:
     phases, even = job.schedule.channels[0], job.layout.even
     together = job.conditions.ideal and even and job.full_cluster.network.plain
     last_shared = max((i for i, phase in enumerate(phases) if phase.ports > 1), default=-1)
-    # A ring that its slowest edge explains is not walked back.
-    ways = 1 if even and not any(job.conditions.skew) and all(is_ring(job, phase) for phase in phases) else 2
     one_level = len(job.full_cluster.levels) == 1
     uniform_rounds = ring_rounds = turned_rounds = other_rounds = other_messages = 0
     for index, (phase, count) in enumerate(zip(phases, messages, strict=True)):
@@ -140,18 +137,17 @@ def array_work(job: Job, messages: list[int], skipping: bool) -> ArrayWork:
             other_messages += count
         elif is_ring(job, phase):
             played = _ring_rounds(job, phase, skipping)
-            ring_rounds += ways * played
+            ring_rounds += played
             turned_rounds += 0 if even else phase.steps - played
         else:
-            other_rounds += 2 * phase.steps
-            other_messages += 2 * count
+            other_rounds += phase.steps
+            other_messages += count
     return ArrayWork(
         uniform_rounds=uniform_rounds,
         ring_rounds=ring_rounds,
         turned_rounds=turned_rounds,
         other_rounds=other_rounds,
         ring_messages=ring_rounds * job.schedule.devices,
-        turned_messages=turned_rounds * job.schedule.devices,
         other_messages=other_messages,
     )
 

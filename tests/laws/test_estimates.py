@@ -53,14 +53,13 @@ def test_engines_tell_of_every_message(variant: Variant) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_what_vectorized_plays_is_told(variant: Variant) -> None:
-    """A ring that its slowest edge explains is not walked back, which is known only at the end of it."""
     for job in jobs(variant):
         for skipping in (False, True):
             found = rough(job, skipping=skipping)
             if found.engine == "vectorized":
                 counted = told(job, "vectorized", skipping=skipping)
-                assert counted in (found.played, 2 * found.played) or skipping, describe(job)
-                assert counted <= 2 * walked(job), describe(job)
+                assert counted == found.played or skipping, describe(job)
+                assert counted <= walked(job), describe(job)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
