@@ -19,10 +19,10 @@ LINK = Link(1e-6, 1e9)
 EXPECTED = {
     "all_reduce": {
         "naive", "direct", "ring", "tree", "butterfly", "rabenseifner", "circulant", "hierarchical",
-        "parameter_server",
+        "parameter_server", "rotated_rings", "bidirectional_ring",
     },
-    "reduce_scatter": {"ring", "direct", "butterfly", "circulant"},
-    "all_gather": {"ring", "direct", "butterfly", "circulant"},
+    "reduce_scatter": {"ring", "direct", "butterfly", "circulant", "rotated_rings", "bidirectional_ring"},
+    "all_gather": {"ring", "direct", "butterfly", "circulant", "rotated_rings", "bidirectional_ring"},
     "broadcast": {"tree", "direct"},
     "reduce": {"tree", "direct"},
     "all_to_all": {"direct", "pairwise"},
@@ -70,7 +70,8 @@ def test_unknown_algorithm_names_the_nearest_and_all() -> None:
     with pytest.raises(AlgorithmError) as error:
         find_algorithm("all_gather", "rings")
     assert str(error.value) == (
-        "all_gather has no algorithm 'rings'; did you mean ring? it has: direct, ring, butterfly, circulant"
+        "all_gather has no algorithm 'rings'; did you mean ring? it has: direct, ring, butterfly, circulant, "
+        "rotated_rings, bidirectional_ring"
     )
     with pytest.raises(AlgorithmError, match="has no algorithm 'pairwise'"):
         find_algorithm("all_reduce", "pairwise")
@@ -100,6 +101,8 @@ def test_options_report_all_problems() -> None:
         ("all_reduce", "parameter_server", {"servers": 1.5}),
         ("all_reduce", "parameter_server", {"servers": "colocated"}),
         ("all_reduce", "parameter_server", {"servers": 10**9}),
+        ("all_reduce", "rotated_rings", {"channels": 0}),
+        ("all_reduce", "rotated_rings", {"channels": "all"}),
         ("broadcast", "tree", {"root": -1}),
         ("broadcast", "tree", {"root": "0"}),
         ("all_reduce", "hierarchical", {"intra": "tree"}),

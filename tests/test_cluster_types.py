@@ -191,9 +191,9 @@ def test_rank_order_is_a_word_or_a_permutation(order: Any) -> None:
 
 
 def test_a_level_on_the_ports_of_another_leaves_nodes_by_these() -> None:
-    """Two leaves of four under a spine that has no ports of its own: a leaf is left by its four devices' ports."""
+    """Two leaves of four: a leaf is left by its four devices' ports, and by what they share of the spine."""
     levels = [Level("leaf", INTRA, 4), Level("spine", INTER, 2, ports_of="leaf")]
-    assert Cluster.layered(levels).cuts == ((4, 4 * 450e9),)
+    assert Cluster.layered(levels).cuts == ((4, 4 * 450e9), (4, 50e9))
     assert simulate("all_reduce", "ring", Cluster.layered(levels), 8e6, engine="event").lower_bound_seconds > 0
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from simcollectives.algorithms import (
+    bidirectional_ring,
     butterfly,
     circulant,
     direct,
@@ -14,6 +15,7 @@ from simcollectives.algorithms import (
     parameter_server,
     rabenseifner,
     ring,
+    rotated_rings,
     tree,
 )
 from simcollectives.algorithms.types import Algorithm, Options, Placement
@@ -32,7 +34,14 @@ FLAT: tuple[Algorithm, ...] = (
     *parameter_server.ALGORITHMS,
     *pairwise.ALGORITHMS,
 )
-ALGORITHMS: tuple[Algorithm, ...] = (*FLAT, *hierarchical.algorithms(FLAT))
+"""What other algorithms are made of: one channel each."""
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    *FLAT,
+    *hierarchical.algorithms(FLAT),
+    *rotated_rings.ALGORITHMS,
+    *bidirectional_ring.ALGORITHMS,
+)
 
 _BY_NAME = {(a.collective, a.name): a for a in ALGORITHMS}
 

@@ -18,8 +18,9 @@ FloatArray = npt.NDArray[np.float64]
 class Level:
     """A class of links, among ``size`` units of the level below (devices, at the innermost).
 
-    Its devices have a port each, or those of the level named ``ports_of`` (a spine has no network cards of its own),
-    or, at the innermost level, the edges of ``graph``, one copy in every unit of the level.
+    Its devices have a port each, or those of the level named ``ports_of`` (a spine has no network cards of its own:
+    the link's bandwidth is then what the devices of each unit below share, one direction), or, at the innermost level,
+    the edges of ``graph``, one copy in every unit of the level.
     """
 
     name: str
@@ -119,7 +120,10 @@ class Network:
         return int(self.levels_crossed(src, dst)[0])
 
     def _pair_bandwidth(self, change: Change) -> float:
-        return change.bandwidth * float(self.bandwidth[self._pair_level(change)])
+        level = self._levels[self._pair_level(change)]
+        while level.ports_of is not None:
+            level = self._levels[self._names.index(level.ports_of)]
+        return change.bandwidth * level.link.bandwidth
 
     def levels_crossed(self, src: IntArray, dst: IntArray) -> IntArray:
         """Outermost level that messages from ranks ``src`` to ranks ``dst`` cross; one entry a message."""

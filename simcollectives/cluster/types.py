@@ -266,10 +266,21 @@ class Cluster:
         names = [level.name for level in self.levels]
         return replace(self, changes=self.changes + checked_changes(changes, names, self.world_size))
 
+    @property
+    def shared(self) -> tuple[Uplink, ...]:
+        """What several devices share: the ways up to levels without ports of their own, then ``uplinks``."""
+        inner = [math.prod(level.size for level in self.levels[:index]) for index in range(len(self.levels))]
+        spines = [
+            Uplink(level.name, level.name, level.link.bandwidth, devices=devices)
+            for level, devices in zip(self.levels, inner, strict=True)
+            if level.ports_of is not None and level.size > 1
+        ]
+        return (*spines, *self.uplinks)
+
     @cached_property
     def network(self) -> Network:
         """The directed resources, and the routes of messages over them."""
-        return Network(self.levels, self.device_of_rank, self.gpus_per_node, self.uplinks, self.changes)
+        return Network(self.levels, self.device_of_rank, self.gpus_per_node, self.shared, self.changes)
 
     def routes(self, src: IntArray, dst: IntArray) -> Routes:
         """Directed resources that messages from ranks ``src`` to ranks ``dst`` cross."""
@@ -306,7 +317,7 @@ class Cluster:
             out = sum(level.link.bandwidth for level in self.levels if level.name in outer)
             found.append((self.gpus_per_node, out * self.gpus_per_node * max(widest, 1.0)))
         names = [level.name for level in self.levels]
-        for uplink in self.uplinks:
+        for uplink in self.shared:
             # All that leaves a unit of ``level`` below crosses the uplinks of the units in it, or of the one around it.
             inner = math.prod(level.size for level in self.levels[: names.index(uplink.level)])
             size = math.lcm(inner, uplink.devices)

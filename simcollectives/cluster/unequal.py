@@ -43,7 +43,7 @@ class Change:
     """Factors on the links of one rank, or of the directed link from rank ``link[0]`` to ``link[1]``.
 
     ``alpha`` multiplies the latency of its messages, ``bandwidth`` the capacity (of the rank's ports, or of what the
-    pair may use), ``gamma`` the rank's reduction time. ``level`` restricts it to one level of links.
+    pair may use of its own, at most all), ``gamma`` the rank's reduction time. ``level`` restricts it to one level.
     """
 
     rank: int | None = None
@@ -99,6 +99,9 @@ def checked_changes(changes: Sequence[Change], levels: Sequence[str], world_size
             factor = getattr(change, name)
             if not (is_number(factor) and 0 <= factor < math.inf) or (name == "bandwidth" and factor == 0):
                 problems.append(Problem(f"{place}.{name}", f"{factor!r} is not a factor; it must be more than 0"))
+        if change.link is not None and is_number(change.bandwidth) and change.bandwidth > 1:
+            rule = f"{change.bandwidth!r} is more than 1 (100%); a link is no faster than its ports; give it to a rank"
+            problems.append(Problem(f"{place}.bandwidth", rule))
         if change.link is not None and change.gamma != 1:
             problems.append(Problem(f"{place}.gamma", "a link does not reduce; give gamma to a rank"))
     if problems:

@@ -126,7 +126,12 @@ def make_job(
         what = f"{label(found, resolved)} on {n} ranks sends up to {schedule.messages_at_once:,} messages at once"
         rule = f"more than the {MAX_ROUND_MESSAGES:,} that one round may have; take fewer devices or another algorithm"
         raise InputError([Problem("", f"{what}, {rule}")])
-    layout = Layout(elements, schedule.chunks, period=n if collective == "all_to_all" else 0)
+    layout = Layout(
+        elements,
+        schedule.chunks,
+        period=n if collective == "all_to_all" else 0,
+        parts=n if collective in ("reduce_scatter", "all_gather") else 1,
+    )
     return Job(found, resolved, cluster, cluster.with_servers(schedule.servers), schedule, layout, dtype, conditions)
 
 

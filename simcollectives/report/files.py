@@ -16,6 +16,7 @@ import numpy as np
 from simcollectives.errors import InputError, Problem
 from simcollectives.report.fastest import fastest
 from simcollectives.report.rows import Row
+from simcollectives.report.training import traces
 from simcollectives.scenario import MeasuredComparison, Scenario, ScenarioResult
 from simcollectives.scenario.results import ROW_KEYS
 
@@ -47,6 +48,8 @@ def write_outputs(result: ScenarioResult, directory: str | os.PathLike[str]) -> 
         write_whole(folder / "rows.csv", rows_csv(result.rows).encode()),
         write_whole(folder / "result.json", json_text(scenario_json(result)).encode()),
     ]
+    for stem, text in traces(result):
+        written.append(write_whole(folder / f"{stem}.json", text.encode()))
     for stem, figure in figures(result) if result.rows else ():
         written.append(write_whole(folder / f"{stem}.png", png_bytes(figure)))
     return written

@@ -14,10 +14,10 @@ from simcollectives.report.rows import SIZE_KEYS, Row, is_number, value_text
 from simcollectives.report.style import (
     GREY,
     NOTE_CHARACTERS,
-    TEXT_SIZE,
     decade_ticks,
     dress,
     even_ticks,
+    label_share,
     line_style,
     log_limits,
     octave_ticks,
@@ -226,18 +226,13 @@ def set_number_axis(axes: "Axes", key: str, values: Sequence[float], family: Byt
 
     root_figure(axes).draw_without_rendering()
     first, last = axes.get_xlim()
-    widths = [_label_share(show(tick), axes) for tick in ticks]
+    widths = [label_share(show(tick), axes) for tick in ticks]
     place = _log_place(first, last) if logarithmic else lambda value: (value - first) / (last - first)
     set_ticks(axes.xaxis, thinned(ticks, place, widths), show)
 
 
 def _log_place(first: float, last: float) -> Callable[[float], float]:
     return lambda value: math.log(value / first) / math.log(last / first)
-
-
-def _label_share(text: str, axes: "Axes") -> float:
-    """About how much of the axis' width a tick label takes, with a gap."""
-    return (len(text) + 1) * 0.6 * TEXT_SIZE / 72 * root_figure(axes).dpi / max(axes.get_window_extent().width, 50.0)
 
 
 def _evenly_spaced(values: Sequence[float]) -> bool:

@@ -19,7 +19,8 @@ from simcollectives.units import format_bandwidth, format_bytes, format_flops_pe
 _SYMBOLS = (
     "Formulas are times on a flat cluster: M message bytes, N ranks, alpha and o (overhead) seconds a message, "
     "B bytes/s, gamma seconds a byte reduced, q = ceil(log2 N), l = floor(log2 N), P = 2^l, f = 1 where N is no power "
-    "of two, else 0, k servers; of hierarchical: g GPUs a node, P nodes, T_rs, T_ar, T_ag the times of its parts."
+    "of two, else 0, k servers, c channels; of hierarchical: g GPUs a node, P nodes, T_rs, T_ar, T_ag the times of its "
+    "parts."
 )
 
 

@@ -129,8 +129,6 @@ def _uplinks(settings: ClusterSettings, cluster: Cluster) -> list[Uplink]:
         problems.append(Problem("leaf.rails", f"{leaf.rails} rails do not divide the {nics} network cards of a node"))
     if problems:
         raise ClusterError(problems)
-    if settings.form == "levels":
-        return _spines(cluster)
     if cluster.nodes == 1 or settings.form not in ("two_level", "machine"):
         return []
     port = cluster.level("inter").link.bandwidth
@@ -144,16 +142,6 @@ def _uplinks(settings: ClusterSettings, cluster: Cluster) -> list[Uplink]:
         bandwidth = leaf.nodes * nics * port / leaf.oversubscription
         found.append(Uplink("leaf", "inter", bandwidth, devices=leaf.nodes * gpus))
     return found
-
-
-def _spines(cluster: Cluster) -> list[Uplink]:
-    """Return the ways out of the units below each level that has no ports of its own."""
-    sizes = [level.size for level in cluster.levels]
-    return [
-        Uplink(level.name, level.name, level.link.bandwidth, devices=math.prod(sizes[:index]))
-        for index, level in enumerate(cluster.levels)
-        if level.ports_of is not None and level.size > 1
-    ]
 
 
 def _link(link: Link | None, level: str, point: Point) -> Link | None:

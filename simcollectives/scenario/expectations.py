@@ -87,8 +87,8 @@ def satisfies(bound: Bound, value: float) -> bool:
 def bound_text(bound: Bound, kind: Kind) -> str:
     """Return a bound in words.
 
-    >>> bound_text(Bound("equals", (1.98e7,), relative=0.005), kind_of("message"))
-    'equals 19.8 MB within 0.5%'
+    >>> bound_text(Bound("equals", (3,), relative=0.005), NUMBER)
+    'equals 3 within 0.5%'
     """
     values = " and ".join(_shown(value, kind) for value in bound.values)
     text = f"{bound.relation.replace('_', ' ')} {values}"

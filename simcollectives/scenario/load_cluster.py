@@ -199,8 +199,6 @@ def _everywhere(context: Context, model: ClusterModel) -> dict[str, Any]:
         written = context.document.data["cluster"]["slow"][index]
         if not {"alpha", "bandwidth", "gamma"} & set(written):
             context.add(path, "nothing says what is slower; write alpha, bandwidth or gamma, such as bandwidth: 50%")
-        if one.link is not None and one.bandwidth > 1:
-            context.add((*path, "bandwidth"), "a link is no faster than its ports; write at most 100%")
         link = None if one.link is None else (one.link[0], one.link[1])
         slow.append(Change(one.rank, link, one.level, one.alpha, one.bandwidth, one.gamma))
     machine = getattr(model, "machine", None)

@@ -9,6 +9,7 @@ from simcollectives.errors import Problem
 from simcollectives.measured import Fit, MeasuredSweep
 from simcollectives.scenario.training.types import AnyScenario
 from simcollectives.scenario.types import Point
+from simcollectives.training.advice import Advice
 from simcollectives.training.step import Step
 
 Row = Mapping[str, Any]
@@ -90,12 +91,22 @@ class MeasuredComparison:
 
 
 @dataclass(frozen=True)
-class DrawnStep:
-    """A training step that is drawn, and where it stands."""
+class PlayedStep:
+    """A training step at a point: ``entry`` is the strategy as listed, ``label`` with its options at the point."""
 
-    title: str
+    entry: str
+    label: str
     point: Point
     step: Step
+
+
+@dataclass(frozen=True)
+class SweepAdvice:
+    """The best value of an option of a strategy that was swept, and why others are worse."""
+
+    label: str
+    key: str
+    advice: Advice
 
 
 @dataclass(frozen=True)
@@ -103,7 +114,8 @@ class ScenarioResult:
     """A scenario that was run.
 
     ``rows`` have the keys `ROW_KEYS`, or those of training steps. ``notes`` say which engine ran and why. ``timelines``
-    are pairs of a label and a timeline, ``contributions`` are texts, ``steps`` are the training steps that are drawn.
+    are pairs of a label and a timeline, ``contributions`` are texts. ``steps`` are the training steps of the rows, one
+    each, ``drawn`` those drawn stream by stream, ``advice`` what sweeps of options say.
     ``interrupted`` tells that the rows and checks are only those finished. ``problems`` are runs that could not be
     made, which leaves the others without checks.
     """
@@ -118,7 +130,9 @@ class ScenarioResult:
     contributions: tuple[str, ...] = ()
     interrupted: bool = False
     problems: tuple[Problem, ...] = ()
-    steps: tuple[DrawnStep, ...] = ()
+    steps: tuple[PlayedStep, ...] = ()
+    drawn: tuple[PlayedStep, ...] = ()
+    advice: tuple[SweepAdvice, ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -1,7 +1,7 @@
 """What moves: rounds, phases, schedules, the partition of a message, each collective's pre- and postcondition."""
 
 from simcollectives.schedule.collectives import COLLECTIVES, Collective, find_collective
-from simcollectives.schedule.combinators import concatenate, embed, fold_in, relabel, reverse
+from simcollectives.schedule.combinators import concatenate, embed, fold_in, relabel, reverse, share
 from simcollectives.schedule.partition import Layout, partition
 from simcollectives.schedule.types import (
     IntArray,
@@ -34,5 +34,6 @@ __all__ = [
     "relabel",
     "repeated",
     "reverse",
+    "share",
     "single",
 ]

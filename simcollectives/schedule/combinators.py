@@ -56,6 +56,20 @@ def relabel(phases: Phases, ranks: IntArray) -> Phases:
     return _mapped(phases, change, regular=False)
 
 
+def share(phases: Phases, channel: int, channels: int, rank_at: Callable[[IntArray], IntArray]) -> Phases:
+    """One of ``channels`` that divide a message, played with rank ``rank_at(i)`` in the place of rank i.
+
+    The phases move chunks one by one, chunk i being rank i's part. Of each rank's part this channel moves chunk number
+    ``channel`` of ``channels``.
+    """
+
+    def change(r: Round) -> Round:
+        first = rank_at(r.first) * channels + channel
+        return Round(rank_at(r.src), rank_at(r.dst), first, r.count, r.stride, r.reduce)
+
+    return _mapped(phases, change, regular=True)
+
+
 def embed(phases: Phases, groups: IntArray, chunk_base: IntArray, chunk_scale: int = 1) -> Phases:
     """Run the same phases in several disjoint groups at once.
 

@@ -88,16 +88,14 @@ class Schedule:
 
     @property
     def messages_at_once(self) -> int:
-        """At most so many messages are in one round, known without making any."""
+        """At most so many messages are in one round of all channels, known without making any."""
         if self.servers:
             return self.world_size * self.servers
-        phases = [phase for channel in self.channels for phase in channel]
+        return sum(max(map(self._messages_of, channel), default=0) for channel in self.channels)
+
+    def _messages_of(self, phase: Phase) -> int:
         # Where many meet on a port and rounds are not regular, they all meet at the root.
-        rooted = [phase.regular is None and phase.ports > 1 for phase in phases]
-        each = [
-            phase.ports if root else phase.ports * self.world_size for phase, root in zip(phases, rooted, strict=True)
-        ]
-        return max(each, default=0)
+        return phase.ports if phase.regular is None and phase.ports > 1 else phase.ports * self.world_size
 
     def rounds_of(self, channel: int) -> Iterator[Round]:
         """Generate the rounds of one channel in order."""

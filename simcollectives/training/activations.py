@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from simcollectives.engines.job import DTYPES
+from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.training.model import Layer, Model, Module, TransformerShape
 from simcollectives.training.setup import LayerBytes
 from simcollectives.training.workload import Workload, check_fits
@@ -70,9 +71,11 @@ def activations(model: Model, workload: Workload, dtype: str = "bfloat16") -> Ac
     """Return what each layer keeps of one micro-batch computed in ``dtype``.
 
     Raises:
-        InputError: the sequence is longer than the model's learned positions.
+        InputError: the sequence is longer than the model's learned positions, or the dtype is not known.
     """
     check_fits(model, workload)
+    if dtype not in DTYPES:
+        raise InputError([Problem("dtype", f"{show_value(dtype)} is not known; write one of {', '.join(DTYPES)}")])
     shape = model.shape
     if shape is None:
         return Activations(None, f"activations of {model.name} are not modelled: it is no transformer of a known shape")

@@ -20,16 +20,20 @@ WORLD = "world"
 
 @dataclass(frozen=True)
 class Price:
-    """A collective alone. ``sent_bytes`` are of the rank that sends most; ``use`` is its share of each level's port."""
+    """A collective alone. ``sent_bytes`` are of the rank that sends most; ``use`` is its share of each level's port.
+
+    ``latency_seconds`` are those of ``seconds`` that do not depend on its bytes, along the critical path.
+    """
 
     seconds: float
+    latency_seconds: float
     algorithm: str
     engine: str
     sent_bytes: int
     use: Mapping[str, float]
 
 
-FREE = Price(0.0, "none", "none", 0, {})
+FREE = Price(0.0, 0.0, "none", "none", 0, {})
 
 
 def default_choices(cluster: Cluster) -> dict[str, Choice]:
@@ -74,14 +78,14 @@ class Pricer:
         parts = closed_form_parts(job)
         if parts is None:
             run = simulate_job(job)
-            return _price(job, run.seconds, run.engine, run.bytes_sent_by_level)
-        return _price(job, parts.seconds, "closed_form", count_bytes_sent(job))
+            return _price(job, run.seconds, run.latency_seconds, run.engine, run.bytes_sent_by_level)
+        return _price(job, parts.seconds, sum(parts.latency), "closed_form", count_bytes_sent(job))
 
 
-def _price(job: Job, seconds: float, engine: str, sent: Any) -> Price:
+def _price(job: Job, seconds: float, latency_seconds: float, engine: str, sent: Any) -> Price:
     use = {
         level.name: min(float(most) / (level.link.bandwidth * seconds), 1.0)
         for level, most in zip(job.cluster.levels, sent.max(axis=1), strict=True)
         if most and seconds
     }
-    return Price(seconds, job.label, engine, int(sent.sum(axis=0).max()), use)
+    return Price(seconds, latency_seconds, job.label, engine, int(sent.sum(axis=0).max()), use)

@@ -126,7 +126,7 @@ class _Play:
 
     def _end(self, rank: int, place: int, begins: float, price: Price | None) -> None:
         operation, now = self.programs[rank].operations[place], self.env.now
-        self.spans.append(Span(rank, operation, self.start[rank][place], begins, now, price))
+        self.spans.append(Span(rank, place, operation, self.start[rank][place], begins, now, price))
         if rank == self.recorded:
             self.memory += [Change(now, item, -size) for item, size in operation.frees]
         waits = self.waits[rank]

@@ -10,9 +10,13 @@ from simcollectives.training.program import Operation
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One operation of one rank, played. A collective ``begins`` when its last rank has come to it."""
+    """One operation of one rank, played. A collective ``begins`` when its last rank has come to it.
+
+    ``place`` is that of the operation in the rank's program: the order in which the host issued it.
+    """
 
     rank: int
+    place: int
     operation: Operation
     start: float
     begins: float

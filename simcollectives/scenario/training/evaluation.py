@@ -100,23 +100,24 @@ class TrainingEvaluator:
             return "not known, since the device's peak is not, or the step takes no time"
         return "not defined, since nothing is communicated" if metric == "overlap" else "not defined"
 
-    def row(self, entry: AlgorithmEntry, point: Point) -> tuple[dict[str, Any], Step | None]:
-        """Return one row of the result, and the step if it was not simulated before.
+    def row(self, entry: AlgorithmEntry, point: Point) -> tuple[dict[str, Any], Step]:
+        """Return one row of the result, and its step.
 
         Raises:
             InputError: it cannot be simulated.
             ScheduleError: a bug in a strategy.
         """
         mine = restricted(point, entry)
-        step = None
-        if _key(entry, mine) not in self._values:
-            step = self.step(entry, mine)
-            self._values[_key(entry, mine)] = self._measure(entry, mine, step)
-        return {**self._values[_key(entry, mine)], "point": mine}, step
+        step = self.step(entry, mine)
+        values = self._values[_key(entry, mine)] = self._measure(entry, mine, step)
+        return {**values, "point": mine}, step
 
     def values(self, entry: AlgorithmEntry, point: Point) -> dict[str, Any]:
         """Return the metrics of one step, and what describes it. Raises as `row` does."""
-        return self.row(entry, point)[0]
+        mine = restricted(point, entry)
+        if _key(entry, mine) not in self._values:
+            self.row(entry, mine)
+        return self._values[_key(entry, mine)]
 
     def seconds(self, entry: AlgorithmEntry, point: Point) -> float:
         """Return the time of one step. Raises as `row` does."""

@@ -13,6 +13,7 @@ from simcollectives.training.model import Layer, Model, Module, Parameter, Trans
 
 _ARCHITECTURES = ("BertModel", "BertForMaskedLM", "BertForPreTraining")
 _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings", "LayerNorm")
+_ID_BUFFERS = ("position_ids", "token_type_ids")
 _HEADS = ("decoder", "transform.dense", "transform.LayerNorm")
 
 
@@ -78,9 +79,6 @@ def build(config: BertConfig, architecture: str, name: str) -> Model:
     positions = config.max_position_embeddings
     buffers = [Parameter(f"{embeddings.name}.{part}", (1, positions), "int64") for part in _ID_BUFFERS]
     return assemble(name, "bert", layers, registered, shape, buffers, positions)
-
-
-_ID_BUFFERS = ("position_ids", "token_type_ids")
 
 
 def _embeddings(config: BertConfig, path: str) -> Layer:

@@ -38,14 +38,14 @@ def size(default: Any, *aliases: str, most: int = MOST) -> Any:
     return field(default=default, metadata={"must": True, "aliases": aliases, "most": most})
 
 
-def option(default: Any, *aliases: str) -> Any:
-    """Return a field that may be left out, which has other names too."""
-    return field(default=default, metadata={"aliases": aliases})
+def option(default: Any, *aliases: str, follows: str = "") -> Any:
+    """Return a field that may be left out, which has other names too, or ``follows`` from others by a property."""
+    return field(default=default, metadata={"aliases": aliases, "follows": follows})
 
 
 @dataclass(frozen=True)
 class Reading(typing.Generic[C]):
-    """A config, or None where there are problems; ``assumed`` are the fields left out, with transformers' defaults."""
+    """A config, or None where there are problems; ``assumed`` are the fields left out, with what stands for them."""
 
     config: C | None
     assumed: tuple[tuple[str, object], ...]
@@ -59,27 +59,28 @@ def read_fields(kind: type[C], data: Mapping[str, Any], place: str = "$", *, who
     """
     hints = typing.get_type_hints(kind)
     values: dict[str, Any] = {}
-    assumed: list[tuple[str, object]] = []
+    assumed: list[Field[Any]] = []
     problems: list[Problem] = []
     for spec in fields(kind):
         key = next((key for key in (spec.name, *spec.metadata.get("aliases", ())) if key in data), None)
         if key is None and whole and spec.metadata.get("must"):
             problems.append(Problem(f"{place}.{spec.name}", _missing(spec, data)))
         elif key is None:
-            assumed.append((spec.name, spec.default))
+            assumed.append(spec)
         elif (message := _wrong(hints[spec.name], data[key], spec)) is not None:
             problems.append(Problem(f"{place}.{key}", message))
         else:
             values[spec.name] = tuple(data[key]) if isinstance(data[key], list) else data[key]
     if problems:
-        return Reading(None, tuple(assumed), tuple(problems))
+        return Reading(None, (), tuple(problems))
     config = kind(**values)
     found = tuple(Problem(f"{place}.{name}", message) for name, message in config.problems())
-    return Reading(None if found else config, tuple(assumed), found)
+    known = [(spec.name, getattr(config, spec.metadata.get("follows") or spec.name)) for spec in assumed]
+    return Reading(None if found else config, tuple(known), found)
 
 
 def _missing(spec: Field[Any], data: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(spec.name, list(data), n=1, cutoff=0.8)
+    near = difflib.get_close_matches(spec.name, map(str, data), n=1, cutoff=0.8)
     hint = f"is it {show_value(near[0])}, misspelled? " if near else ""
     return f"this field is missing; {hint}add it, such as {show_value(spec.name)}: {_example(spec.default)}"
 
@@ -95,11 +96,12 @@ def _wrong(hint: Any, value: Any, spec: Field[Any]) -> str | None:
         return None
     base = next(kind for kind in kinds if kind is not types.NoneType)
     check, rule = _CHECKS[typing.get_origin(base) or base]
-    if check(value, spec.metadata.get("most", MOST)):
-        return None
     most = spec.metadata.get("most", MOST)
+    if check(value, most):
+        return None
     shown = repr(value) if isinstance(value, float) else show_value(value)
-    return f"{shown} is not {rule.format(most=most)}; write for instance {_example(spec.default or 1)}"
+    example = _example(1 if spec.default is None else spec.default)
+    return f"{shown} is not {rule.format(most=most)}; write for instance {example}"
 
 
 def _is_whole(value: Any, most: int) -> bool:

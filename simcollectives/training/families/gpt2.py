@@ -6,7 +6,7 @@ models/gpt2/modeling_gpt2.py.
 
 from dataclasses import dataclass
 
-from simcollectives.training.families.config import MOST_LAYERS, Config, size
+from simcollectives.training.families.config import MOST_LAYERS, Config, option, size
 from simcollectives.training.families.parts import assemble, attention, embedding, head, linear, norm
 from simcollectives.training.families.types import Family
 from simcollectives.training.model import Layer, Model, TransformerShape
@@ -21,7 +21,7 @@ class GPT2Config(Config):
     n_embd: int = size(768, "hidden_size")
     n_layer: int = size(12, "num_hidden_layers", most=MOST_LAYERS)
     n_head: int = size(12, "num_attention_heads")
-    n_inner: int | None = None
+    n_inner: int | None = option(None, follows="inner")
     resid_pdrop: float = 0.1
     embd_pdrop: float = 0.1
     attn_pdrop: float = 0.1

@@ -7,7 +7,7 @@ embeddings are tied; Qwen2 adds L (n + 2 k) d biases. Reference: transformers 5.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from simcollectives.training.families.config import MOST_LAYERS, Config, size
+from simcollectives.training.families.config import MOST_LAYERS, Config, option, size
 from simcollectives.training.families.parts import assemble, attention, chosen, embedding, head, linear, norm
 from simcollectives.training.families.types import Family
 from simcollectives.training.model import Layer, Model, Module, Parameter, TransformerShape
@@ -30,8 +30,8 @@ class DecoderConfig(Config):
     intermediate_size: int = size(11008)
     num_hidden_layers: int = size(32, most=MOST_LAYERS)
     num_attention_heads: int = size(32)
-    num_key_value_heads: int | None = None
-    head_dim: int | None = None
+    num_key_value_heads: int | None = option(None, follows="kv_heads")
+    head_dim: int | None = option(None, follows="width")
     attention_dropout: float = 0.0
     tie_word_embeddings: bool = False
 

@@ -7,7 +7,7 @@ stands in the first block of each stack and serves all. Reference: transformers 
 
 from dataclasses import dataclass
 
-from simcollectives.training.families.config import MOST_LAYERS, Config, size
+from simcollectives.training.families.config import MOST_LAYERS, Config, option, size
 from simcollectives.training.families.parts import assemble, attention, chosen, embedding, head, linear, norm
 from simcollectives.training.families.types import Family
 from simcollectives.training.model import Layer, Model, Module, Parameter, TransformerShape
@@ -25,7 +25,7 @@ class T5Config(Config):
     d_kv: int = size(64, "head_dim")
     d_ff: int = size(2048)
     num_layers: int = size(6, "num_hidden_layers", most=MOST_LAYERS)
-    num_decoder_layers: int | None = None
+    num_decoder_layers: int | None = option(None, follows="decoder_layers")
     num_heads: int = size(8, "num_attention_heads")
     relative_attention_num_buckets: int = 32
     dropout_rate: float = 0.1
