@@ -253,6 +253,8 @@ def explain(detail: ErrorDetails, example: str) -> str:
         return str(context["message"])
     if kind == "string_type":
         return f"{given} is not text; put it in quotes"
+    if kind == "bool_type":
+        return f"{given} is not true or false; write one of the two, without quotes"
     if kind == "list_type":
         return f"{given} is not a list; write {example if '[' in example else example + ' [a, b]'}"
     if kind in ("model_type", "model_attributes_type", "dict_type"):

@@ -112,6 +112,9 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
     table = KeyTable(cluster, collective, written, meaning, seeds)
     sweeps = load_sweeps(context, data["sweep"], table) if "sweep" in data else ()
     conditions, time = written or IDEAL, meaning or DEFAULT
+    skipping = _word(context, data, "skipping")
+    if engine == "closed_form" and not skipping:
+        context.add(("skipping",), "closed_form plays no rounds at all; leave skipping: out, or write engine: auto")
     if engine == "closed_form" and not conditions.ideal:
         engine, conditions = "auto", IDEAL  # it is reported, once
     varied = {owner(key) for sweep in sweeps or () for key in sweep.values}
@@ -143,11 +146,12 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
         conditions=conditions,
         time=time,
         seeds=seeds,
+        skipping=skipping,
     )
 
 
 def _word(context: Context, data: dict[str, Any], key: str) -> Any:
-    """Return one of the words that a key takes, or its default."""
+    """Return the word, or true or false, that a key takes, or its default."""
     field = ScenarioModel.model_fields[key]
     if key not in data or context.is_unusable((key,)):
         return field.default
