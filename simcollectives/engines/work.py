@@ -12,6 +12,7 @@ import numpy as np
 
 from simcollectives.engines.job import Job
 from simcollectives.engines.variants import DEFAULT, LogGP, OnePort, TimeModel
+from simcollectives.engines.vectorized import KEPT_BYTES
 from simcollectives.schedule.types import IntArray, Phase, Round
 
 _WALKED_ROWS = 4_000_000
@@ -190,9 +191,9 @@ def memory_bytes(job: Job, engine: str, messages: int, *, timeline: bool = False
 
 
 def array_bytes(job: Job, work: ArrayWork) -> int:
-    """Bytes of arrays of ranks: of one round, the clocks of segments, and on the way back all rounds of a segment."""
+    """Bytes of arrays of ranks: of one round, the clocks of segments, and the rounds kept for the way back."""
     spacing = min(isqrt(job.schedule.rounds) + 1, job.schedule.rounds)
     segments = spacing if work.messages else 0
-    arrays_of_a_round = 8 if work.other_messages else 1
-    arrays = 2 * len(job.full_cluster.levels) + 25 * bool(work.messages) + (1 + arrays_of_a_round) * segments
-    return 8 * job.schedule.devices * arrays
+    arrays = 2 * len(job.full_cluster.levels) + 25 * bool(work.messages) + 2 * segments
+    kept = min(4 * 8 * job.schedule.devices * job.schedule.rounds, KEPT_BYTES) if work.other_messages else 0
+    return 8 * job.schedule.devices * arrays + kept

@@ -10,6 +10,7 @@ from simcollectives.errors import InputError
 from simcollectives.scenario.build import message_at, restricted
 from simcollectives.scenario.evaluation import Evaluator, is_verified
 from simcollectives.scenario.keys import LINK_KEYS, kind_of
+from simcollectives.scenario.numbers import at
 from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.types import (
     AlgorithmEntry,
@@ -168,11 +169,11 @@ class _Planner:
         self, wanted: Sequence[tuple[AlgorithmEntry, Point]], *, timeline: bool = False, form_counts: bool = False
     ) -> tuple[PlannedRun, ...]:
         """Those of some runs that are new and not refused; with ``form_counts``, nor given by a closed form."""
-        seeds = self.evaluator.scenario.seeds
-        times = 1 if seeds is None or timeline else seeds + 1
         found = []
         for entry, point in wanted:
             mine = restricted(point, entry)
+            seeds = mine.get("seeds", self.evaluator.scenario.seeds)
+            times = 1 if seeds is None or timeline else seeds + 1
             key = (entry.label, frozenset(mine.items()), timeline)
             if key in self._seen:
                 continue
@@ -195,9 +196,10 @@ class _Planner:
         try:
             job = self.evaluator.job(entry, point)
             self._shapes[shape_key] = _Shape(job.layout.period or job.layout.chunks, job.schedule.world_size)
-            check_engine(job, scenario.engine, timeline, scenario.time, scenario.skipping)
+            time = at(scenario.time, point)
+            check_engine(job, scenario.engine, timeline, time, scenario.skipping)
             given = form_counts and self.evaluator.form(job) is not None
-            estimate = None if given else rough(job, scenario.engine, timeline, scenario.time, scenario.skipping)
+            estimate = None if given else rough(job, scenario.engine, timeline, time, scenario.skipping)
         except InputError:
             return None
         self._estimates[shape_key, job.layout.even, timeline, form_counts] = estimate
