@@ -53,7 +53,11 @@ class _Path:
 
 
 def critical_path(job: Job, segments: list[Segment], clock: FloatArray | None, seconds: float) -> Parts:
-    """Split ``seconds`` into parts along a critical path that ends at the last rank of ``clock``."""
+    """Split ``seconds`` into parts along a critical path that ends at the last rank of ``clock``.
+
+    Raises:
+        ScheduleError: the path does not explain the seconds.
+    """
     names = tuple(level.name for level in job.full_cluster.levels)
     path = _Path(len(names))
     rank = 0 if clock is None else int(np.argmax(clock))
@@ -65,11 +69,7 @@ def critical_path(job: Job, segments: list[Segment], clock: FloatArray | None, s
             rank = _back(job, segment, rank, path)
         if job.schedule.rounds:
             path.latency[0] += float(job.conditions.starts(job.schedule.devices)[rank])
-    rest = seconds - sum(path.latency) - sum(path.bandwidth) - path.reduction
-    widest = max(range(len(names)), key=lambda level: path.bandwidth[level])
-    if path.bandwidth[widest] > 0:
-        path.bandwidth[widest] = max(path.bandwidth[widest] + rest, 0.0)
-    return Parts(names, tuple(path.latency), tuple(path.bandwidth), path.reduction)
+    return Parts.of_path(names, seconds, path.latency, path.bandwidth, path.reduction)
 
 
 def _stationary(job: Job, seconds: float) -> _Path | None:
