@@ -13,7 +13,7 @@ import simpy
 from simcollectives.engines.fair_sharing import FairNetwork
 from simcollectives.engines.filling import Flow
 from simcollectives.engines.job import Job
-from simcollectives.engines.live_round import LiveRound, LiveRounds, Path
+from simcollectives.engines.live_round import LiveRound, Path, live_rounds
 from simcollectives.engines.run import Parts, Timeline
 from simcollectives.errors import ScheduleError
 from simcollectives.schedule.types import IntArray
@@ -47,7 +47,7 @@ class _Play:
         self.sent = np.zeros((len(job.full_cluster.levels), job.schedule.devices), dtype=np.int64)
         channels = job.schedule.channels
         self.rounds = [sum(phase.steps for phase in channel) for channel in channels]
-        self.streams = [LiveRounds(job, channel, self.sent, record=record) for channel in range(len(channels))]
+        self.streams = [live_rounds(job, channel, self.sent, record=record) for channel in range(len(channels))]
         self.live: list[dict[int, LiveRound]] = [{} for _ in channels]
         self.gates = [[_Gate(self.env) for _ in range(job.schedule.devices)] for _ in channels]
         self.starts = job.conditions.starts(job.schedule.devices).tolist()
