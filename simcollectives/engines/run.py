@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class Parts:
             ScheduleError: the path explains less than all seconds, or more.
         """
         rest = seconds - sum(latency) - sum(bandwidth) - reduction
-        if not abs(rest) <= PATH_TOLERANCE * seconds:
+        if not abs(rest) <= PATH_TOLERANCE * seconds < inf:
             raise ScheduleError(f"the critical path explains {seconds - rest!r} s of {seconds!r} s")
         widest = max(bandwidth)
         most = bandwidth.index(widest)
