@@ -16,7 +16,9 @@ import typer
 from simcollectives.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from simcollectives.scenario import Scenario, ScenarioResult
+    from rich.console import RenderableType
+
+    from simcollectives.scenario import AnyScenario, ScenarioResult
 
 app = typer.Typer(
     add_completion=False,
@@ -79,11 +81,13 @@ def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> N
     """List what scenarios can name."""
     from simcollectives.report import tables
 
-    if what in (Catalogue.STRATEGIES, Catalogue.MODELS):
-        typer.echo(f"this version has no {what.value}: it times collectives, not training steps")
-        return
-    make = tables.algorithm_tables if what is Catalogue.ALGORITHMS else tables.machine_tables
-    tables.show(make(tables.make_console(sys.stdout).width), sys.stdout)
+    makers: dict[Catalogue, Callable[[int], list[RenderableType]]] = {
+        Catalogue.ALGORITHMS: tables.algorithm_tables,
+        Catalogue.STRATEGIES: tables.strategy_tables,
+        Catalogue.MACHINES: tables.machine_tables,
+        Catalogue.MODELS: tables.model_tables,
+    }
+    tables.show(makers[what](tables.make_console(sys.stdout).width), sys.stdout)
 
 
 @app.command()
@@ -160,7 +164,7 @@ def _run_all(paths: Sequence[Path], *, as_json: bool, checks_only: bool, output:
     return code
 
 
-def _load_all(paths: Sequence[Path]) -> tuple[list["Scenario"], ExitCode]:
+def _load_all(paths: Sequence[Path]) -> tuple[list["AnyScenario"], ExitCode]:
     from simcollectives.scenario import load_scenario
 
     scenarios, code = [], ExitCode.DONE
@@ -173,7 +177,7 @@ def _load_all(paths: Sequence[Path]) -> tuple[list["Scenario"], ExitCode]:
     return scenarios, code
 
 
-def _check_folders(scenarios: Sequence["Scenario"]) -> None:
+def _check_folders(scenarios: Sequence["AnyScenario"]) -> None:
     """Refuse scenarios whose files would land in one folder.
 
     Raises:
@@ -193,7 +197,7 @@ def _check_folders(scenarios: Sequence["Scenario"]) -> None:
         raise InputError(problems)
 
 
-def _run_one(scenario: "Scenario", output: Path | None) -> tuple["ScenarioResult | None", ExitCode]:
+def _run_one(scenario: "AnyScenario", output: Path | None) -> tuple["ScenarioResult | None", ExitCode]:
     """Run one scenario and write its files; what an interrupt leaves finished is kept."""
     from simcollectives.scenario import run_scenario
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from simcollectives.scenario import Check, Scenario
+    from simcollectives.scenario import AnyScenario, Check
 
 _EXPECT = re.compile(rb"^[\"']?expect[\"']?\s*:", re.MULTILINE)
 _SCENARIO = (
@@ -64,7 +64,7 @@ class ScenarioFile(pytest.File):
             yield ExpectationTest.from_parent(self, name=name, index=index, line=expectation.line)
 
     @cached_property
-    def scenario(self) -> "Scenario":
+    def scenario(self) -> "AnyScenario":
         """The loaded file."""
         from simcollectives.scenario import load_scenario
 

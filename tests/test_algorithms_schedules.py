@@ -9,20 +9,33 @@ import pytest
 from simcollectives.algorithms import find_algorithm, placement_of, resolve_options
 from simcollectives.algorithms.circulant import skips
 from simcollectives.cluster import Cluster, Link
+from simcollectives.schedule import Schedule
 
 LINK = Link(1e-6, 1e9)
 
 
 def rows(name: str, cluster: Cluster, collective: str = "all_reduce", **options: Any) -> list[list[tuple[Any, ...]]]:
-    """[round]: (src, dst, chunks) in order."""
+    """[round]: (src, dst, chunks) in order, of the only channel."""
+    (only,) = channels(name, cluster, collective, **options)
+    return only
+
+
+def channels(
+    name: str, cluster: Cluster, collective: str = "all_reduce", **options: Any
+) -> list[list[list[tuple[Any, ...]]]]:
+    """[channel][round]: (src, dst, chunks) in order."""
     algorithm = find_algorithm(collective, name)
     schedule = algorithm.schedule(placement_of(cluster), resolve_options(algorithm, options))
+    return [rounds_of(schedule, channel) for channel in range(len(schedule.channels))]
+
+
+def rounds_of(schedule: Schedule, channel: int) -> list[list[tuple[Any, ...]]]:
     return [
         sorted(
             (s, d, tuple(range(f, f + c * k, k)))
             for s, d, f, c, k in zip(*(x.tolist() for x in (r.src, r.dst, r.first, r.count, r.stride)), strict=True)
         )
-        for r in schedule.rounds_of(0)
+        for r in schedule.rounds_of(channel)
     ]
 
 
@@ -33,6 +46,41 @@ def test_ring_of_three() -> None:
         [(0, 1, (0,)), (1, 2, (1,)), (2, 0, (2,))],
         [(0, 1, (2,)), (1, 2, (0,)), (2, 0, (1,))],
     ]
+
+
+def test_rotated_rings_on_two_nodes_of_two() -> None:
+    """Ring 0 is 0 1 2 3; ring 1 is 1 0 3 2 and leaves the nodes by ranks 0 and 2. Chunks 2 i and 2 i + 1 are part i."""
+    first, second = channels("rotated_rings", Cluster.two_level(2, 2, LINK, LINK), "all_gather")
+    assert first == [
+        [(0, 1, (0,)), (1, 2, (2,)), (2, 3, (4,)), (3, 0, (6,))],
+        [(0, 1, (6,)), (1, 2, (0,)), (2, 3, (2,)), (3, 0, (4,))],
+        [(0, 1, (4,)), (1, 2, (6,)), (2, 3, (0,)), (3, 0, (2,))],
+    ]
+    assert second == [
+        [(0, 3, (1,)), (1, 0, (3,)), (2, 1, (5,)), (3, 2, (7,))],
+        [(0, 3, (3,)), (1, 0, (5,)), (2, 1, (7,)), (3, 2, (1,))],
+        [(0, 3, (5,)), (1, 0, (7,)), (2, 1, (1,)), (3, 2, (3,))],
+    ]
+
+
+def test_rings_start_evenly_spread_over_the_devices_of_a_node() -> None:
+    """Where each ring first leaves node 0 of 2 x 4: the device before the one that it enters by."""
+    for count, leaving in ((1, [3]), (2, [3, 1]), (4, [3, 0, 1, 2]), (8, [3, 3, 0, 0, 1, 1, 2, 2])):
+        found = channels("rotated_rings", Cluster.two_level(2, 4, LINK, LINK), "all_gather", channels=count)
+        assert [[src for src, dst, _ in rounds[0] if src < 4 <= dst] for rounds in found] == [[x] for x in leaving]
+
+
+def test_one_ring_on_one_node_is_the_ring() -> None:
+    for collective in ("all_reduce", "reduce_scatter", "all_gather"):
+        assert rows("rotated_rings", Cluster.flat(5, LINK), collective) == rows(
+            "ring", Cluster.flat(5, LINK), collective
+        )
+
+
+def test_opposite_rings_of_three() -> None:
+    up, down = channels("bidirectional_ring", Cluster.flat(3, LINK), "reduce_scatter")
+    assert up == [[(0, 1, (4,)), (1, 2, (0,)), (2, 0, (2,))], [(0, 1, (2,)), (1, 2, (4,)), (2, 0, (0,))]]
+    assert down == [[(0, 2, (3,)), (1, 0, (5,)), (2, 1, (1,))], [(0, 2, (5,)), (1, 0, (1,)), (2, 1, (3,))]]
 
 
 def test_binomial_tree_of_six_from_root_two() -> None:

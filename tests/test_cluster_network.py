@@ -104,6 +104,19 @@ def test_levels_cross_outwards() -> None:
     assert routes.resources[1, 0] == routes.resources[2, 0], "the spine has no ports of its own"
 
 
+def test_devices_of_a_unit_share_the_bandwidth_of_a_level_without_ports() -> None:
+    """Leaves of four under a spine of twice a port: the way out of a leaf, and what one pair may have of it."""
+    levels = [Level("leaf", SLOW, 4), Level("spine", Link(0.0, 2 * 50e9), 2, ports_of="leaf")]
+    cluster = Cluster.layered(levels)
+    # All exchange all: 4 x 4 of M/8 leave a leaf over 100 GB/s.
+    run = simulate("all_to_all", "direct", cluster, 0.8e9)
+    assert run.seconds == pytest.approx(16 * 0.1e9 / 100e9)
+    faster = cluster.with_link("spine", Link(0.0, 4 * 50e9))
+    assert simulate("all_to_all", "direct", faster, 0.8e9).seconds == pytest.approx(7 * 0.1e9 / 50e9), "ports bind"
+    slow = cluster.with_changes(Change(link=(0, 4), bandwidth=0.6))
+    assert slow.routes(np.array([0, 1]), np.array([4, 4])).bandwidth.tolist() == [30e9, 50e9]
+
+
 def test_what_does_not_fit_is_refused_at_once() -> None:
     cluster = Cluster.two_level(2, 4, INTRA, INTER)
     with pytest.raises(ClusterError) as refused:
@@ -112,5 +125,7 @@ def test_what_does_not_fit_is_refused_at_once() -> None:
     with pytest.raises(ClusterError) as refused:
         cluster.with_changes(Change(rank=8), Change(link=(1, 1)), Change(), Change(rank=0, bandwidth=0.0))
     assert len(refused.value.problems) == 4
+    with pytest.raises(ClusterError, match=r"2 is more than 1 \(100%\); a link is no faster"):
+        cluster.with_changes(Change(link=(0, 1), bandwidth=2.0))
     with pytest.raises(ClusterError, match="innermost"):
         Cluster.layered([Level("a", INTRA, 2), Level("b", INTER, 2, FullMesh(2))])

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from simcollectives.scenario.keys import kind_of
+from simcollectives.scenario.yaml_text import parse_document
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -49,3 +52,12 @@ def test_every_file_that_is_named_exists() -> None:
 def test_glossary_names_the_three_sizes() -> None:
     for word in ("`message_bytes`", "`algbw`", "`busbw`"):
         assert f"| {word} |" in README
+
+
+def test_keys_that_are_shown_take_the_values_that_are_shown() -> None:
+    sweep = parse_document(block_after("keys"), "README.md").data["sweep"]
+    assert len(sweep) > 10
+    for key, values in sweep.items():
+        kind = kind_of(key)
+        assert kind is not None, key
+        assert len({kind.parse(value) for value in values}) == len(values), key

@@ -24,6 +24,7 @@ from simcollectives.report.tables import (
     html,
     machine_tables,
     measured_blocks,
+    model_tables,
     rendered,
     result_tables,
     show,
@@ -31,6 +32,7 @@ from simcollectives.report.tables import (
 )
 from simcollectives.report.text import Column, TextTable, with_unit
 from simcollectives.scenario import ScenarioResult, load_scenario, run_scenario
+from simcollectives.training.catalogue import list_models
 
 RING = """
 title: Ring against [butterfly]
@@ -239,6 +241,18 @@ def test_every_algorithm_and_machine_is_listed() -> None:
     assert "450 GB/s" in text
 
 
+def test_every_model_is_listed_with_its_sizes_and_source() -> None:
+    stream = io.StringIO()
+    show(model_tables(200), stream, 200)
+    lines = stream.getvalue().splitlines()
+    assert lines[0].split() == ["name", "family", "parameters", "layers", "hidden", "tensors", "source"]
+    for named in list_models():
+        assert any(line.split()[0] == named.name and f"{named.model.elements:,}" in line for line in lines[2:])
+        assert named.source.split()[0] in stream.getvalue()
+    gpt2 = next(line for line in lines if line.startswith("gpt2 "))
+    assert gpt2.split()[:6] == ["gpt2", "gpt2", "124,439,808", "12", "768", "148"]
+
+
 def test_a_column_has_one_family_of_units(results: dict[str, ScenarioResult]) -> None:
     # a ring of 8 sends 7/4 of the message: 1.75, 5.25 and 1792 KiB
     text = text_of(results["sizes"], 120)
@@ -318,7 +332,9 @@ def test_a_measurement_without_source_ends_without_a_mark(results: dict[str, Sce
     assert stream.getvalue().endswith("error: |predicted / measured - 1|\n")
 
 
-@pytest.mark.parametrize("command", [["list", "algorithms"], ["list", "machines"], ["run", "SCENARIO"]])
+@pytest.mark.parametrize(
+    "command", [*(["list", what] for what in ("algorithms", "machines", "models")), ["run", "SCENARIO"]]
+)
 def test_a_reader_that_has_gone_is_no_failure(command: list[str], tmp_path: Path) -> None:
     scenario = tmp_path / "one.yaml"
     scenario.write_text(ONE, encoding="utf-8")

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simcollectives.schedule import Phase, Round, concatenate, embed, fold_in, make_round, relabel, repeated, reverse
+from simcollectives.schedule import (
+    Phase,
+    Round,
+    concatenate,
+    embed,
+    fold_in,
+    make_round,
+    relabel,
+    repeated,
+    reverse,
+    share,
+)
 
 Row = tuple[int, int, tuple[int, ...], bool]
 
@@ -49,6 +60,14 @@ def test_relabel() -> None:
 def test_relabel_there_and_back(order: list[int]) -> None:
     there = np.array(order)
     assert rows(relabel(relabel(CHAIN, there), np.argsort(there))) == rows(CHAIN)
+
+
+def test_share_takes_one_chunk_of_each_part_that_goes_with_its_rank() -> None:
+    ranks = np.array([2, 0, 1])
+    phases = repeated(1, lambda _s: make_round([0, 1], [1, 2], first=[0, 2], reduce=True))
+    # Rank 2 plays rank 0: its part is chunks 8 to 11 of four channels. Part 2 is that of rank 1, chunks 4 to 7.
+    assert rows(share(phases, 3, 4, lambda i: ranks[i])) == [[(2, 0, (11,), True), (0, 1, (7,), True)]]
+    assert rows(share(phases, 0, 1, lambda i: i)) == rows(phases)
 
 
 def test_embed_runs_in_every_group_at_once() -> None:

@@ -28,6 +28,17 @@ def test_layout_sizes(elements: int, chunks: int) -> None:
     assert layout.remainder == sum(size > layout.floor for size in sizes)
 
 
+@given(st.integers(0, 300), st.integers(1, 12), st.integers(1, 6))
+def test_parts_are_cut_first_and_then_chunks_out_of_each(elements: int, parts: int, channels: int) -> None:
+    layout = Layout(elements, parts * channels, parts=parts)
+    sizes = layout.chunk_elements().reshape(parts, channels)
+    assert sizes.sum(axis=1).tolist() == partition(elements, parts).tolist()
+    assert sizes.tolist() == [partition(part, channels).tolist() for part in partition(elements, parts).tolist()]
+    assert sizes.max() - sizes.min() <= 1
+    assert layout.even == (sizes.max() == sizes.min())
+    assert layout.head(1) == sizes.max()
+
+
 @st.composite
 def grouped_runs(draw: st.DrawFn) -> tuple[Layout, int, int]:
     """A layout and a run of ``count`` groups of chunks, ``stride`` apart, that fits."""
@@ -49,11 +60,14 @@ def test_head_is_the_largest_run(run: tuple[Layout, int, int]) -> None:
 @given(
     elements=st.integers(0, 300),
     chunks=st.integers(1, 24),
-    period=st.booleans(),
+    cut=st.sampled_from(["plain", "period", "parts"]),
     data=st.data(),
 )
-def test_row_elements(elements: int, chunks: int, period: bool, data: st.DataObject) -> None:
+def test_row_elements(elements: int, chunks: int, cut: str, data: st.DataObject) -> None:
+    period = cut == "period"
     layout = Layout(elements, chunks * chunks, period=chunks) if period else Layout(elements, chunks)
+    if cut == "parts":
+        layout = Layout(elements, 3 * chunks, parts=chunks)
     rows = []
     for _ in range(data.draw(st.integers(1, 5))):
         first, stride = data.draw(st.integers(0, layout.chunks - 1)), data.draw(st.integers(1, 4))

@@ -101,6 +101,14 @@ def test_rounds_are_made_on_demand() -> None:
     assert made == [0, 1]
 
 
+def test_messages_of_channels_add_up() -> None:
+    short, long = repeated(2, lambda _s: make_round([0, 1], [1, 0])), repeated(3, lambda _s: make_round(0, 1))
+    schedule = Schedule("x", 2, 4, ((*short, *long), long))
+    assert schedule.rounds == 5
+    assert schedule.messages_at_once == 4
+    assert Schedule("x", 2, 4, (long, ())).messages_at_once == 2
+
+
 def test_conditions_of_each_collective() -> None:
     schedule = Schedule("x", 2, 4, (), root=1)
     everyone, parts = [[True] * 4] * 2, [[True, True, False, False], [False, False, True, True]]
@@ -124,5 +132,5 @@ def test_conditions_of_each_collective() -> None:
 
 
 def test_unknown_collective() -> None:
-    with pytest.raises(AlgorithmError, match="'allreduce' is not a collective; known: all_reduce"):
+    with pytest.raises(AlgorithmError, match='"allreduce" is not a collective; did you mean "all_reduce"'):
         find_collective("allreduce")

@@ -46,7 +46,8 @@ def all_gather_phases(n: int) -> Phases:
     return regular_phases(n - 1, round_at, rotation=1)
 
 
-def _phases(collective: str, n: int) -> Phases:
+def phases(collective: str, n: int) -> Phases:
+    """Rounds of a ring for one collective."""
     if collective == "reduce_scatter":
         return reduce_scatter_phases(n)
     if collective == "all_gather":
@@ -59,7 +60,7 @@ def _algorithm(collective: str, formula: str) -> Algorithm:
 
     def schedule(placement: Placement, _options: Options) -> Schedule:
         n = placement.world_size
-        return Schedule(collective, n, n, (_phases(collective, n),))
+        return Schedule(collective, n, n, (phases(collective, n),))
 
     def cost(n: int, layout: Layout, _options: Options) -> Cost:
         steps = passes * (n - 1)

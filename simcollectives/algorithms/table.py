@@ -1,10 +1,10 @@
 """The table of algorithms. A new algorithm is one file and one line here."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from simcollectives.algorithms import (
+    bidirectional_ring,
     butterfly,
     circulant,
     direct,
@@ -14,11 +14,12 @@ from simcollectives.algorithms import (
     parameter_server,
     rabenseifner,
     ring,
+    rotated_rings,
     tree,
 )
 from simcollectives.algorithms.types import Algorithm, Options, Placement
 from simcollectives.cluster.types import Cluster
-from simcollectives.errors import AlgorithmError, Problem
+from simcollectives.errors import AlgorithmError, Problem, show_value, suggestion
 from simcollectives.schedule.collectives import find_collective
 
 FLAT: tuple[Algorithm, ...] = (
@@ -32,23 +33,28 @@ FLAT: tuple[Algorithm, ...] = (
     *parameter_server.ALGORITHMS,
     *pairwise.ALGORITHMS,
 )
-ALGORITHMS: tuple[Algorithm, ...] = (*FLAT, *hierarchical.algorithms(FLAT))
+"""What other algorithms are made of: one channel each."""
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    *FLAT,
+    *hierarchical.algorithms(FLAT),
+    *rotated_rings.ALGORITHMS,
+    *bidirectional_ring.ALGORITHMS,
+)
 
 _BY_NAME = {(a.collective, a.name): a for a in ALGORITHMS}
 
 
-def find_algorithm(collective: str, name: str) -> Algorithm:
+def find_algorithm(collective: str, name: object) -> Algorithm:
     """Look an algorithm up.
 
     Raises:
         AlgorithmError: the collective or the algorithm is not known; the message names those that are.
     """
     find_collective(collective)
-    if (collective, name) not in _BY_NAME:
+    if not isinstance(name, str) or (collective, name) not in _BY_NAME:
         known = [n for c, n in _BY_NAME if c == collective]
-        near = difflib.get_close_matches(str(name), known, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise AlgorithmError(f"{collective} has no algorithm {name!r}; {hint}it has: {', '.join(known)}")
+        raise AlgorithmError(f"{collective} has no algorithm {show_value(name)}; {suggestion(name, known, 'it has')}")
     return _BY_NAME[collective, name]
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from simcollectives.cluster.network import FloatArray
 from simcollectives.engines.durations import alone_seconds
 from simcollectives.engines.job import Job, Messages, messages_of
-from simcollectives.engines.pricing import FloatArray, drawn_alpha, flow_bytes, reduction_seconds
+from simcollectives.engines.pricing import drawn_alpha, flow_bytes, reduction_seconds
 from simcollectives.schedule.types import IntArray
 
 Path = list[float]

@@ -16,11 +16,20 @@ import numpy as np
 from simcollectives.errors import InputError, Problem
 from simcollectives.report.fastest import fastest
 from simcollectives.report.rows import Row
-from simcollectives.scenario import MeasuredComparison, ScenarioResult
+from simcollectives.report.training import traces
+from simcollectives.scenario import MeasuredComparison, Scenario, ScenarioResult
 from simcollectives.scenario.results import ROW_KEYS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+LISTED = "collectives"
+
+
+def is_collective(result: ScenarioResult) -> bool:
+    """Whether a result is of collectives, not of training steps."""
+    return isinstance(result.scenario, Scenario)
 
 
 def write_outputs(result: ScenarioResult, directory: str | os.PathLike[str]) -> list[Path]:
@@ -39,6 +48,8 @@ def write_outputs(result: ScenarioResult, directory: str | os.PathLike[str]) -> 
         write_whole(folder / "rows.csv", rows_csv(result.rows).encode()),
         write_whole(folder / "result.json", json_text(scenario_json(result)).encode()),
     ]
+    for stem, text in traces(result):
+        written.append(write_whole(folder / f"{stem}.json", text.encode()))
     for stem, figure in figures(result) if result.rows else ():
         written.append(write_whole(folder / f"{stem}.png", png_bytes(figure)))
     return written
@@ -98,9 +109,13 @@ def png_bytes(figure: "Figure") -> bytes:
 
 
 def rows_csv(rows: Sequence[Row]) -> str:
-    """Return rows as CSV: the keys of the contract, with a column ``point.KEY`` for each key, options as JSON text."""
+    """Return rows as CSV: a column ``point.KEY`` for each key, options and other mappings as JSON text.
+
+    The collectives of a training step, a list for each row, stand in result.json only.
+    """
     keys = list(dict.fromkeys(key for row in rows for key in row["point"]))
-    before, after = ROW_KEYS[: ROW_KEYS.index("point")], ROW_KEYS[ROW_KEYS.index("point") + 1 :]
+    names = [name for name in (rows[0] if rows else ROW_KEYS) if name != LISTED]
+    before, after = names[: names.index("point")], names[names.index("point") + 1 :]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*before, *(f"point.{key}" for key in keys), *after])
@@ -137,7 +152,7 @@ def scenario_json(result: ScenarioResult) -> dict[str, Any]:
         "passed": None if result.interrupted or result.problems else result.passed,
         "interrupted": result.interrupted,
         "measured": None if result.measured is None else measured_json(result.measured),
-        "fastest": [_fastest_json(one) for one in fastest(result.rows)],
+        "fastest": [_fastest_json(one) for one in fastest(result.rows)] if is_collective(result) else [],
         "contributions": result.contributions,
     }
     found: dict[str, Any] = plain_data({**result.to_json(), **extra})

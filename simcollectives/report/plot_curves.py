@@ -10,14 +10,14 @@ from simcollectives.metrics import busbw
 from simcollectives.report.crossing_marks import CROSSING_STYLE, mark_crossings
 from simcollectives.report.curves import Curve, Picture, crossings_of, filled, picture
 from simcollectives.report.fastest import Crossing
-from simcollectives.report.rows import SIZE_KEYS, Row, is_number, value_text
+from simcollectives.report.rows import Row, is_number, value_text
 from simcollectives.report.style import (
     GREY,
     NOTE_CHARACTERS,
-    TEXT_SIZE,
     decade_ticks,
     dress,
     even_ticks,
+    label_share,
     line_style,
     log_limits,
     octave_ticks,
@@ -27,6 +27,7 @@ from simcollectives.report.style import (
     thinned,
     wrapped,
 )
+from simcollectives.scenario.keys import is_size
 from simcollectives.units import ByteFamily, format_bandwidth, format_bytes, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
@@ -226,18 +227,13 @@ def set_number_axis(axes: "Axes", key: str, values: Sequence[float], family: Byt
 
     root_figure(axes).draw_without_rendering()
     first, last = axes.get_xlim()
-    widths = [_label_share(show(tick), axes) for tick in ticks]
+    widths = [label_share(show(tick), axes) for tick in ticks]
     place = _log_place(first, last) if logarithmic else lambda value: (value - first) / (last - first)
     set_ticks(axes.xaxis, thinned(ticks, place, widths), show)
 
 
 def _log_place(first: float, last: float) -> Callable[[float], float]:
     return lambda value: math.log(value / first) / math.log(last / first)
-
-
-def _label_share(text: str, axes: "Axes") -> float:
-    """About how much of the axis' width a tick label takes, with a gap."""
-    return (len(text) + 1) * 0.6 * TEXT_SIZE / 72 * root_figure(axes).dpi / max(axes.get_window_extent().width, 50.0)
 
 
 def _evenly_spaced(values: Sequence[float]) -> bool:
@@ -256,7 +252,8 @@ def _message_ticks(values: Sequence[float], family: ByteFamily) -> list[float]:
 
 
 def _log_ticks(key: str, values: Sequence[float]) -> list[float]:
-    most = 16 if key in ("world_size", *SIZE_KEYS) else 6
+    counted = key == "world_size" or is_size(key)
+    most = 16 if counted else 6
     if len(values) <= most:
         return list(values)
-    return (octave_ticks if key in ("world_size", *SIZE_KEYS) else decade_ticks)(values[0], values[-1])
+    return (octave_ticks if counted else decade_ticks)(values[0], values[-1])

@@ -16,9 +16,11 @@ from simcollectives.report.plot_bars import bar_height, draw_bytes, draw_bytes_p
 from simcollectives.report.plot_curves import curves_heading, draw_curves, finish_curves
 from simcollectives.report.plot_measured import draw_fitted, draw_measured, fitted_text
 from simcollectives.report.plot_timeline import draw_timeline, rank_count, timeline_height
-from simcollectives.report.rows import Row, is_option, point_text, rows_of
+from simcollectives.report.rows import Row, point_text, rows_of
 from simcollectives.report.style import GREY, TEXT_SIZE, legend_below, log_limits, new_figure, root_figure, set_heading
+from simcollectives.report.training import training_figures, training_plot
 from simcollectives.scenario.build import build_cluster, label_at, message_at
+from simcollectives.scenario.keys import is_option
 from simcollectives.units import format_bytes
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ def plot(result_or_rows: Any, ax: "Axes | None" = None, kind: str = "time") -> "
     parts (latency, bandwidth, reduction at one point), bytes, timeline or measured. Where the message was not swept,
     time shows what was. Raises ``InputError`` where the result has nothing of that kind.
     """
+    if getattr(result_or_rows, "steps", ()):
+        return training_plot(result_or_rows, ax, kind)
     if kind not in KINDS:
         raise InputError([Problem("kind", f"{show_value(kind)} is no kind of plot; write one of {', '.join(KINDS)}")])
     if isinstance(result_or_rows, Run):
@@ -69,6 +73,9 @@ def plot(result_or_rows: Any, ax: "Axes | None" = None, kind: str = "time") -> "
 
 def figures(result: Any) -> Iterator[tuple[str, "Figure"]]:
     """Make the figures of a result one by one, each with the stem of its file's name."""
+    if getattr(result, "steps", ()):
+        yield from training_figures(result)
+        return
     rows = rows_of(result)
     title = getattr(getattr(result, "scenario", None), "title", None)
     measured = getattr(result, "measured", None)

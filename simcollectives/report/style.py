@@ -197,6 +197,11 @@ def thinned(ticks: Sequence[float], place: Callable[[float], float], widths: Seq
     return kept
 
 
+def label_share(text: str, axes: "Axes") -> float:
+    """Return about how much of the axes' width a tick label takes, with a gap; the figure must have been drawn."""
+    return (len(text) + 1) * 0.6 * TEXT_SIZE / 72 * root_figure(axes).dpi / max(axes.get_window_extent().width, 50.0)
+
+
 def byte_ticks(largest: float, family: ByteFamily) -> list[float]:
     """Return evenly spaced round sizes from 0 to the largest.
 

@@ -1,4 +1,4 @@
-"""What there is: algorithms and machines."""
+"""What there is: algorithms, machines and models."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +10,17 @@ from rich.text import Text
 from simcollectives.algorithms import ALGORITHMS, Algorithm
 from simcollectives.cluster import FullMesh, Wiring
 from simcollectives.cluster.machines import Machine, list_machines
-from simcollectives.report.text import Column, TextTable, caption, fitted, heading, spaced
+from simcollectives.report.text import NOTHING, Column, TextTable, caption, fitted, heading, spaced
+from simcollectives.training.catalogue import NamedModel, list_models
+from simcollectives.training.strategies.table import STRATEGIES
+from simcollectives.training.strategies.types import Strategy
 from simcollectives.units import format_bandwidth, format_bytes, format_flops_per_second, format_seconds
 
 _SYMBOLS = (
     "Formulas are times on a flat cluster: M message bytes, N ranks, alpha and o (overhead) seconds a message, "
     "B bytes/s, gamma seconds a byte reduced, q = ceil(log2 N), l = floor(log2 N), P = 2^l, f = 1 where N is no power "
-    "of two, else 0, k servers; of hierarchical: g GPUs a node, P nodes, T_rs, T_ar, T_ag the times of its parts."
+    "of two, else 0, k servers, c channels; of hierarchical: g GPUs a node, P nodes, T_rs, T_ar, T_ag the times of its "
+    "parts."
 )
 
 
@@ -42,7 +46,22 @@ def _algorithm_block(algorithm: Algorithm) -> list[RenderableType]:
 def option_text(option: Any) -> str:
     """Return an option as text: name, what it is, choices, default."""
     choices = f"; {' or '.join(option.choices)}" if option.choices else ""
-    return f"{option.name}: {option.summary}{choices}; default {option.default}"
+    default = "none" if option.default is None else option.default
+    default = str(default).lower() if isinstance(default, bool) else default
+    return f"{option.name}: {option.summary}{choices}; default {default}"
+
+
+def strategy_tables(width: int, strategies: Sequence[Strategy] = STRATEGIES) -> list[RenderableType]:
+    """Return every training strategy with what it does, its options and its reference."""
+    del width
+    return spaced([_strategy_block(strategy) for strategy in strategies])
+
+
+def _strategy_block(strategy: Strategy) -> list[RenderableType]:
+    lines = [f"reference: {strategy.reference}"]
+    lines += [f"option {option_text(option)}" for option in strategy.options]
+    name = Text.assemble((strategy.name, "bold cyan"), f": {strategy.summary}")
+    return [name, *(Padding(Text(line), (0, 0, 0, 4), expand=False) for line in lines)]
 
 
 def machine_tables(width: int, machines: Sequence[Machine] | None = None) -> list[RenderableType]:
@@ -93,3 +112,22 @@ def _figures(machine: Machine) -> list[tuple[str, str, str]]:
 
 def _source(place: str, sources: dict[str, str]) -> str:
     return sources.get(place, "")
+
+
+def model_tables(width: int, models: Sequence[NamedModel] | None = None) -> list[RenderableType]:
+    """Return every named model with its sizes and their source."""
+    found = list_models() if models is None else models
+    blocks = [sum(layer.block for layer in named.model.layers) for named in found]
+    shapes = [named.model.shape for named in found]
+    table = TextTable(
+        [
+            Column("name", [named.name for named in found], right=False),
+            Column("family", [named.model.family for named in found], right=False),
+            Column("parameters", [f"{named.model.elements:,}" for named in found]),
+            Column("layers", [str(count) for count in blocks]),
+            Column("hidden", [NOTHING if shape is None else str(shape.hidden) for shape in shapes]),
+            Column("tensors", [str(len(named.model.registration)) for named in found]),
+            Column("source", [named.source for named in found], right=False, wrap_at=90),
+        ]
+    )
+    return fitted(table, width)

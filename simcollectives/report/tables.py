@@ -7,9 +7,10 @@ from rich.text import Text
 
 from simcollectives.report.table_checks import checks_blocks, measured_blocks
 from simcollectives.report.table_fastest import fastest_blocks
-from simcollectives.report.table_lists import algorithm_tables, machine_tables
+from simcollectives.report.table_lists import algorithm_tables, machine_tables, model_tables, strategy_tables
 from simcollectives.report.table_results import results_blocks
 from simcollectives.report.text import Block, heading, html, make_console, rendered, show
+from simcollectives.report.training import training_blocks
 from simcollectives.scenario import ScenarioResult
 
 __all__ = [
@@ -21,11 +22,13 @@ __all__ = [
     "machine_tables",
     "make_console",
     "measured_blocks",
+    "model_tables",
     "rendered",
     "result_blocks",
     "result_tables",
     "results_blocks",
     "show",
+    "strategy_tables",
     "warnings_text",
 ]
 
@@ -55,7 +58,9 @@ def result_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block]:
         )
     if result.interrupted:
         parts[0].append(Text("interrupted: what follows is only what was finished", style="bold yellow"))
-    if result.rows:
+    if result.steps:
+        parts.append(training_blocks(result, full=full))
+    elif result.rows:
         parts += [results_blocks(result.rows, full=full), fastest_blocks(result.rows)]
     if result.measured is not None:
         parts.append(measured_blocks(result.measured))

@@ -3,18 +3,21 @@
 `load_scenario` and `run_scenario` are the way in; `json_schema` describes the files to editors.
 """
 
+from simcollectives.scenario.json_schema import json_schema
 from simcollectives.scenario.loading import load_scenario
 from simcollectives.scenario.results import Check, MeasuredComparison, ScenarioResult
 from simcollectives.scenario.running import Progress, run_scenario
-from simcollectives.scenario.schema import json_schema
+from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
 from simcollectives.scenario.types import Scenario
 
 __all__ = [
+    "AnyScenario",
     "Check",
     "MeasuredComparison",
     "Progress",
     "Scenario",
     "ScenarioResult",
+    "TrainingScenario",
     "json_schema",
     "load_scenario",
     "run_scenario",

@@ -1,17 +1,18 @@
 """Evaluating an algorithm of a scenario at a point, each combination once."""
 
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simcollectives.algorithms import placement_of
-from simcollectives.engines import Conditions, Default, Job, Run, make_job, simulate_job, verify_job
+from simcollectives.engines import DTYPES, Conditions, Default, Job, Run, make_job, simulate_job, verify_job
 from simcollectives.engines.closed_form import closed_form_parts
 from simcollectives.errors import InputError, Problem
-from simcollectives.scenario.build import build_cluster, message_at, options_at, restricted
-from simcollectives.scenario.keys import METRICS, PERCENTILES, point_text
-from simcollectives.scenario.types import AlgorithmEntry, Point, Scenario
+from simcollectives.scenario.build import build_cluster, label_at, message_at, options_at, restricted
+from simcollectives.scenario.keys import METRIC_LINKS, METRICS, PERCENTILES, Kind, kind_of, point_text
+from simcollectives.scenario.numbers import at
+from simcollectives.scenario.types import AlgorithmEntry, Point, Scenario, Selector
 
 VERIFIED_RANKS = 64
 VERIFIED_BYTES = 1 << 20
@@ -60,17 +61,42 @@ class Evaluator:
             self._seconds[key] = self._evaluate(entry, mine, job)["seconds"] if parts is None else parts.seconds
         return self._seconds[key]
 
+    @property
+    def metrics(self) -> Mapping[str, Kind]:
+        """The metrics of a run, with their units."""
+        return METRICS
+
+    def label(self, run: Selector) -> str:
+        """Return what a run is called."""
+        return label_at(self.scenario.collective, run.entry, run.point)
+
+    def quantum(self, key: str) -> int | None:
+        """Return of what the values of a key are whole multiples: a message of its elements."""
+        return DTYPES[self.scenario.collective.dtype] if key == "message" else None
+
+    def kind(self, key: str) -> Kind | None:
+        """Return what kind of value a key of a point takes; None for the options of algorithms."""
+        return kind_of(key)
+
+    def lack(self, metric: str) -> str:
+        """Return why a run may lack a metric."""
+        if metric == "closed_form_seconds":
+            return "not known, since no closed form is exact there"
+        if metric in METRIC_LINKS:
+            return f"not defined, since the cluster has no {METRIC_LINKS[metric]} there"
+        return "not defined, since the time is zero"
+
     def run(self, entry: AlgorithmEntry, point: Point) -> Run:
         """Return one run with its timeline; with seeds, that with the median time. Raises as `row` does."""
         mine = restricted(point, entry)
         job = self._job(entry, mine)
-        if self.scenario.seeds is not None:
+        if self._seeds(mine) is not None:
             self._evaluate(entry, mine, job)
             job = replace(job, conditions=self._medians[_key(entry, mine)])
         return self._simulate(entry, mine, job, timeline=True)
 
     def _job(self, entry: AlgorithmEntry, point: Point) -> Job:
-        collective, conditions = self.scenario.collective, self.scenario.conditions
+        collective, conditions = self.scenario.collective, at(self.scenario.conditions, point)
         try:
             cluster = build_cluster(self.scenario.cluster, point)
             options = options_at(collective, entry, point)
@@ -79,19 +105,23 @@ class Evaluator:
         except (InputError, MemoryError) as error:
             raise self._placed(error, entry, point) from error
 
+    def _seeds(self, point: Point) -> int | None:
+        seeds: int | None = point.get("seeds", self.scenario.seeds)
+        return seeds
+
     def _evaluate(self, entry: AlgorithmEntry, point: Point, job: Job) -> dict[str, Any]:
         key = _key(entry, point)
         if key not in self._values:
             run, percentiles = self._median(entry, point, job)
             self.reasons[f"engine {run.engine} ({run.engine_reason})"] = None
-            self._values[key] = _values_of(run, self.scenario.seeds, percentiles)
+            self._values[key] = _values_of(run, self._seeds(point), percentiles)
         return self._values[key]
 
     def _median(self, entry: AlgorithmEntry, point: Point, job: Job) -> tuple[Run, dict[str, float]]:
         """Return the run with the median time over the seeds, and percentiles by nearest rank; or the one run."""
-        if self.scenario.seeds is None:
+        first, count = job.conditions.seed, self._seeds(point)
+        if count is None:
             return self._simulate(entry, point, job), {}
-        first, count = job.conditions.seed, self.scenario.seeds
         found = []
         for seed in range(first, first + count):
             seeded = replace(job, conditions=replace(job.conditions, seed=seed))
@@ -104,7 +134,7 @@ class Evaluator:
 
     def _simulate(self, entry: AlgorithmEntry, point: Point, job: Job, *, timeline: bool = False) -> Run:
         try:
-            return simulate_job(job, self.scenario.engine, timeline, self.scenario.time)
+            return simulate_job(job, self.scenario.engine, timeline, at(self.scenario.time, point))
         except (InputError, MemoryError) as error:
             raise self._placed(error, entry, point) from error
 

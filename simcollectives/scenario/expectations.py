@@ -1,15 +1,14 @@
 """Checking expectations: the value found, the bound it has to satisfy, and both in words."""
 
 import itertools
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from simcollectives.engines import DTYPES
-from simcollectives.scenario.build import is_option, label_at
 from simcollectives.scenario.crossings import find_crossings, leader
-from simcollectives.scenario.evaluation import Evaluator
-from simcollectives.scenario.keys import METRIC_LINKS, METRICS, NUMBER, RATIO, Kind, Value, kind_of, point_text
+from simcollectives.scenario.keys import NUMBER, RATIO, Kind, Value, is_option, point_text
 from simcollectives.scenario.results import Check
 from simcollectives.scenario.types import (
+    AlgorithmEntry,
     Bound,
     CrossoverExpectation,
     Expectation,
@@ -24,7 +23,33 @@ SAME = 1e-12
 """Numbers that agree to this, relatively, are equal for every bound: sums of floats differ by the order of terms."""
 
 
-def check_expectation(evaluator: Evaluator, expectation: Expectation) -> Check:
+class Runs(Protocol):
+    """What evaluates the runs that expectations are about."""
+
+    @property
+    def metrics(self) -> Mapping[str, Kind]:
+        """The metrics of a run, with their units."""
+
+    def values(self, entry: AlgorithmEntry, point: Point) -> Mapping[str, Any]:
+        """Return the metrics of one run."""
+
+    def seconds(self, entry: AlgorithmEntry, point: Point) -> float:
+        """Return the time of one run."""
+
+    def label(self, run: Selector) -> str:
+        """Return what a run is called."""
+
+    def quantum(self, key: str) -> int | None:
+        """Return of what the values of a key are whole multiples, if anything."""
+
+    def kind(self, key: str) -> Kind | None:
+        """Return what kind of value a key of a point takes; None for the options of algorithms."""
+
+    def lack(self, metric: str) -> str:
+        """Return why a run may lack a metric."""
+
+
+def check_expectation(evaluator: Runs, expectation: Expectation) -> Check:
     """Evaluate what an expectation is about, and compare.
 
     Raises:
@@ -61,8 +86,8 @@ def satisfies(bound: Bound, value: float) -> bool:
 def bound_text(bound: Bound, kind: Kind) -> str:
     """Return a bound in words.
 
-    >>> bound_text(Bound("equals", (1.98e7,), relative=0.005), kind_of("message"))
-    'equals 19.8 MB within 0.5%'
+    >>> bound_text(Bound("equals", (3,), relative=0.005), NUMBER)
+    'equals 3 within 0.5%'
     """
     values = " and ".join(_shown(value, kind) for value in bound.values)
     text = f"{bound.relation.replace('_', ' ')} {values}"
@@ -77,16 +102,8 @@ def _shown(value: float, kind: Kind) -> str:
 
 def _result(expectation: Expectation, subject: str, value: Any, passed: bool, bound: str, found: str) -> Check:
     """Return a check; `found` is the value in words."""
-    message = f"{subject} is {found}; expected: {bound}"
-    if expectation.line is not None:
-        message = f"line {expectation.line}: {message}"
-    if not passed and expectation.because is not None:
-        message = f"{message} ({expectation.because})"
-    return Check(expectation.text, expectation.line, passed, value, bound, message)
-
-
-def _label(evaluator: Evaluator, run: Selector) -> str:
-    return label_at(evaluator.scenario.collective, run.entry, run.point)
+    expected = bound if passed or expectation.because is None else f"{bound} ({expectation.because})"
+    return Check(expectation.text, expectation.line, passed, value, f"{subject} is {found}", expected)
 
 
 def _at(point: Point) -> str:
@@ -95,8 +112,8 @@ def _at(point: Point) -> str:
     return f" at {point_text(kept)}" if kept else ""
 
 
-def _run_text(evaluator: Evaluator, run: Selector) -> str:
-    return _label(evaluator, run) + _at(run.point)
+def _run_text(evaluator: Runs, run: Selector) -> str:
+    return evaluator.label(run) + _at(run.point)
 
 
 def _bounded(expectation: Expectation, subject: str, value: Value | None, bound: Bound, kind: Kind, lack: str) -> Check:
@@ -106,49 +123,43 @@ def _bounded(expectation: Expectation, subject: str, value: Value | None, bound:
     return _result(expectation, subject, value, satisfies(bound, value), text, _shown(value, kind))
 
 
-def _metric(evaluator: Evaluator, expectation: MetricExpectation) -> Check:
+def _metric(evaluator: Runs, expectation: MetricExpectation) -> Check:
     metric = expectation.metric
     value = evaluator.values(expectation.selector.entry, expectation.selector.point)[metric]
     subject = f"{metric} of {_run_text(evaluator, expectation.selector)}"
-    return _bounded(expectation, subject, value, expectation.bound, METRICS[metric], _lack(metric))
+    return _bounded(expectation, subject, value, expectation.bound, evaluator.metrics[metric], evaluator.lack(metric))
 
 
-def _lack(metric: str) -> str:
-    if metric == "closed_form_seconds":
-        return "not known, since no closed form is exact there"
-    if metric in METRIC_LINKS:
-        return f"not defined, since the cluster has no {METRIC_LINKS[metric]} there"
-    return "not defined, since the time is zero"
-
-
-def _ratio(evaluator: Evaluator, expectation: RatioExpectation) -> Check:
+def _ratio(evaluator: Runs, expectation: RatioExpectation) -> Check:
     runs = (expectation.first, expectation.second)
     first, second = (evaluator.values(run.entry, run.point)[expectation.metric] for run in runs)
     value = first / second if first is not None and second else None
     subject = f"{expectation.metric} of {_run_text(evaluator, runs[0])} over that of {_run_text(evaluator, runs[1])}"
-    lack = f"not defined ({_or_none(first, expectation.metric)} over {_or_none(second, expectation.metric)})"
+    kind = evaluator.metrics[expectation.metric]
+    lack = f"not defined ({_or_none(first, kind)} over {_or_none(second, kind)})"
     return _bounded(expectation, subject, value, expectation.bound, NUMBER, lack)
 
 
-def _or_none(value: Value | None, metric: str) -> str:
-    return "no value" if value is None else _shown(value, METRICS[metric])
+def _or_none(value: Value | None, kind: Kind) -> str:
+    return "no value" if value is None else _shown(value, kind)
 
 
-def _order(evaluator: Evaluator, expectation: OrderExpectation) -> Check:
+def _order(evaluator: Runs, expectation: OrderExpectation) -> Check:
     metric = expectation.metric
     values = [evaluator.values(run.entry, run.point)[metric] for run in expectation.selectors]
     pairs = itertools.pairwise(values)
     passed = all(a is not None and b is not None and b - a > SAME * max(abs(a), abs(b)) for a, b in pairs)
-    labels = [_label(evaluator, run) for run in expectation.selectors]
-    found = ", ".join(f"{label} {_or_none(value, metric)}" for label, value in zip(labels, values, strict=True))
+    labels = [evaluator.label(run) for run in expectation.selectors]
+    kind = evaluator.metrics[metric]
+    found = ", ".join(f"{label} {_or_none(value, kind)}" for label, value in zip(labels, values, strict=True))
     subject = metric + _at(expectation.selectors[0].point)
     return _result(expectation, subject, tuple(values), passed, f"strictly increasing: {', '.join(labels)}", found)
 
 
-def _crossover(evaluator: Evaluator, expectation: CrossoverExpectation) -> Check:
+def _crossover(evaluator: Runs, expectation: CrossoverExpectation) -> Check:
     along, grid = expectation.along, expectation.grid
-    kind = kind_of(along) or NUMBER
-    quantum = DTYPES[evaluator.scenario.collective.dtype] if along == "message" else None
+    kind = evaluator.kind(along) or NUMBER
+    quantum = evaluator.quantum(along)
 
     def first(value: Value) -> float:
         return evaluator.seconds(expectation.first.entry, {**expectation.first.point, along: value})
@@ -156,10 +167,10 @@ def _crossover(evaluator: Evaluator, expectation: CrossoverExpectation) -> Check
     def second(value: Value) -> float:
         return evaluator.seconds(expectation.second.entry, {**expectation.second.point, along: value})
 
-    whole = kind.whole or kind_of(along) is None
+    whole = kind.whole or evaluator.kind(along) is None
     found = find_crossings(first, second, grid, quantum, whole=whole)
     bound = bound_text(expectation.bound, kind)
-    labels = _label(evaluator, expectation.first), _label(evaluator, expectation.second)
+    labels = evaluator.label(expectation.first), evaluator.label(expectation.second)
     subject = f"crossover of {labels[0]} and {labels[1]} along {along}{_at(expectation.first.point)}"
     if len(found) == 1:
         passed = satisfies(expectation.bound, found[0])

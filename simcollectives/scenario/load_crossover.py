@@ -3,13 +3,11 @@
 import math
 from typing import Any
 
-from simcollectives.engines import DTYPES
 from simcollectives.errors import InputError
 from simcollectives.scenario.bounds import load_bound
 from simcollectives.scenario.build import restricted
-from simcollectives.scenario.keys import Kind, value_text
-from simcollectives.scenario.load_collective import whole_message
-from simcollectives.scenario.load_points import Namer
+from simcollectives.scenario.keys import INDEX, SEED, SEEDS, Kind, value_text
+from simcollectives.scenario.load_points import BaseNamer
 from simcollectives.scenario.places import Path
 from simcollectives.scenario.points import expand_points, expand_step, rounded, unique
 from simcollectives.scenario.types import CrossoverExpectation, Selector
@@ -21,7 +19,7 @@ _MOST_WHOLE = 65
 
 
 def load_crossover(
-    namer: Namer,
+    namer: BaseNamer,
     path: Path,
     raw: dict[str, Any],
     parsed: Any,
@@ -54,19 +52,19 @@ def load_crossover(
     return CrossoverExpectation(*common, *pair, parsed.along, grid, bound)
 
 
-def _along_kind(namer: Namer, path: Path, along: str) -> Kind | None:
+def _along_kind(namer: BaseNamer, path: Path, along: str) -> Kind | None:
     try:
         kind = namer.table.kind(along)
     except InputError as error:
         namer.context.add_error(path, error)
         return None
-    if along == "root" or (kind.name == "option" and not kind.whole):
-        namer.context.add(path, f"{along} is no quantity that times could cross along; write along: message")
+    if kind in (INDEX, SEED, SEEDS) or (kind.name == "option" and not kind.whole):
+        namer.context.add(path, f"{along} is no quantity that times could cross along")
         return None
     return kind
 
 
-def _ends(namer: Namer, path: Path, parsed: Any, kind: Kind) -> tuple[Any, Any] | None:
+def _ends(namer: BaseNamer, path: Path, parsed: Any, kind: Kind) -> tuple[Any, Any] | None:
     """Return the least and the largest value of the key."""
     swept = [value for value in namer.swept.get(parsed.along, ()) if not isinstance(value, str)]
     ends: list[Any] = []
@@ -76,9 +74,7 @@ def _ends(namer: Namer, path: Path, parsed: Any, kind: Kind) -> tuple[Any, Any] 
             what = f"the scenario does not sweep {parsed.along}"
             namer.context.add(path, f"{what}; write from: and to: with the values to look between")
             return None
-        value = default(swept) if written is None else namer.context.quantity(here, written, kind.parse)
-        if parsed.along == "message" and value is not None:
-            value = whole_message(namer.context, here, value, namer.collective.dtype)
+        value = default(swept) if written is None else namer.read(here, parsed.along, written, kind)
         if isinstance(value, str):
             namer.context.add(here, f"{value} is not a number; write one")
             value = None
@@ -92,7 +88,7 @@ def _ends(namer: Namer, path: Path, parsed: Any, kind: Kind) -> tuple[Any, Any] 
     return ends[0], ends[1]
 
 
-def _grid(namer: Namer, along: str, kind: Kind, low: Any, high: Any) -> tuple[Any, ...]:
+def _grid(namer: BaseNamer, along: str, kind: Kind, low: Any, high: Any) -> tuple[Any, ...]:
     """Return ascending values from low to high: the swept ones, and where these are few, others between them."""
     inside = [v for v in namer.swept.get(along, ()) if not isinstance(v, str) and low <= v <= high]
     if kind.whole:
@@ -101,8 +97,9 @@ def _grid(namer: Namer, along: str, kind: Kind, low: Any, high: Any) -> tuple[An
         step = max(1, math.ceil((high - low) / (_MOST_WHOLE - 1)))
         return unique(rounded(expand_step(low, high, step), 1))
     more = [] if len(inside) >= _GRID else expand_points(low, high, _GRID) if low > 0 else _linear(low, high)
-    if along == "message":
-        more = list(rounded(more, DTYPES[namer.collective.dtype])) if more else []
+    quantum = namer.quantum(along)
+    if quantum is not None:
+        more = list(rounded(more, quantum)) if more else []
     return tuple(sorted({low, high, *inside, *more}))
 
 
@@ -110,7 +107,7 @@ def _linear(low: float, high: float) -> list[float]:
     return expand_step(low, high, (high - low) / (_GRID - 1))
 
 
-def _all_fit(namer: Namer, path: Path, pair: tuple[Selector, Selector], along: str, grid: tuple[Any, ...]) -> bool:
+def _all_fit(namer: BaseNamer, path: Path, pair: tuple[Selector, Selector], along: str, grid: tuple[Any, ...]) -> bool:
     fits = namer.fits
     if fits is None:
         return False

@@ -1,18 +1,20 @@
 """Algorithms and points that other sections name: which entry is meant, and what the point leaves to the scenario."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from simcollectives.algorithms import find_algorithm, resolve_options
-from simcollectives.errors import InputError, show_value
-from simcollectives.scenario.build import is_free, is_option, owner, settings_value
+from simcollectives.engines import DTYPES
+from simcollectives.errors import InputError, listing, show_value, suggestion
+from simcollectives.scenario.build import is_free, levels_of, noun
 from simcollectives.scenario.context import Context, unknown_key
-from simcollectives.scenario.fits import Fits
-from simcollectives.scenario.keys import value_text
-from simcollectives.scenario.load_collective import checked_options, whole_message
-from simcollectives.scenario.places import Path, listing, suggestion
+from simcollectives.scenario.fits import Fits, Reasons
+from simcollectives.scenario.keys import METRIC_LINKS, METRICS, PERCENTILES, Kind, is_option, value_text
+from simcollectives.scenario.load_collective import whole_message
+from simcollectives.scenario.places import Path
 from simcollectives.scenario.point_keys import KeyTable
 from simcollectives.scenario.points import unique
 from simcollectives.scenario.schema_values import Reference
@@ -27,24 +29,69 @@ from simcollectives.scenario.types import (
 
 
 @dataclass(frozen=True)
-class Namer:
+class BaseNamer(ABC):
     """Resolves what is named in a scenario, as far as its sections are valid.
 
     ``fits`` is None where not all of them are: then names are checked, and no point is complete.
     """
 
     context: Context
-    cluster: ClusterSettings | None
-    collective: CollectiveSettings
+    table: KeyTable
     sweeps: Sequence[Sweep]
-    fits: Fits | None
+    fits: Reasons | None
     all_entries: bool = True
-    seeds: int | None = None
 
-    @cached_property
-    def table(self) -> KeyTable:
-        """The keys that points may have."""
-        return KeyTable(self.cluster, self.collective)
+    @property
+    def cluster(self) -> ClusterSettings | None:
+        """The cluster as written."""
+        return self.table.cluster
+
+    @property
+    @abstractmethod
+    def names(self) -> str:
+        """The key that names what is run: algorithm, or strategy."""
+
+    @property
+    @abstractmethod
+    def metrics(self) -> Mapping[str, Kind]:
+        """What expectations may be about."""
+
+    @property
+    @abstractmethod
+    def entries(self) -> Sequence[AlgorithmEntry]:
+        """What the scenario compares."""
+
+    @abstractmethod
+    def has_metric(self, path: Path, metric: str) -> bool:
+        """Whether the runs of the scenario have a metric, or note why not."""
+
+    @abstractmethod
+    def resolve(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all options of what is named.
+
+        Raises:
+            InputError: it does not exist, or an option does not.
+        """
+
+    def is_written(self, key: str) -> bool:
+        """Whether the scenario has a value for a key beside the swept ones, if only a default."""
+        del key
+        return True
+
+    def read(self, path: Path, key: str, value: object, kind: Kind) -> Any:
+        """Return the value of a key of a point, or note what is wrong with it and return None."""
+        del key
+        return self.context.quantity(path, value, kind.parse)
+
+    def quantum(self, key: str) -> int | None:
+        """Return of what the values of a key are whole multiples, if anything."""
+        del key
+        return None
+
+    def lacks(self, path: Path, point: Point, along: str) -> bool:
+        """Whether a point leaves something open that no key gives; a problem if so."""
+        del path, point, along
+        return False
 
     @cached_property
     def swept(self) -> Mapping[str, tuple[Any, ...]]:
@@ -54,16 +101,15 @@ class Namer:
 
     def entry(self, path: Path, reference: Reference) -> tuple[AlgorithmEntry, dict[str, Any]] | None:
         """Return the entry that is meant, and the swept options that the reference fixes; or note why none is."""
-        entries = self.collective.algorithms
-        named = [entry for entry in entries if entry.name == reference.name]
+        named = [entry for entry in self.entries if entry.name == reference.name]
         if not named and not self.all_entries:
             return None  # the entry that is meant may be one of those already reported
         if not named:
-            labels = [entry.label for entry in entries]
+            labels = [entry.label for entry in self.entries]
             remedy = suggestion(reference.name, labels, "it has")
-            self.context.add(path, f"{show_value(reference.name)} is no algorithm of this scenario; {remedy}")
+            self.context.add(path, f"{show_value(reference.name)} is no {self.names} of this scenario; {remedy}")
             return None
-        options = checked_options(self.context, (*path, reference.name), self.collective.name, reference)
+        options = self._checked(path, reference)
         if options is None:
             return None
         fitting = [entry for entry in named if self._may_have(entry, options, reference.options)]
@@ -78,8 +124,16 @@ class Namer:
         self.context.add(path, f"{what}; {remedy}")
         return None
 
+    def _checked(self, path: Path, reference: Reference) -> dict[str, Any] | None:
+        try:
+            return self.resolve(reference.name, reference.options)
+        except InputError as error:
+            for problem in error.problems:
+                self.context.add((*path, reference.name, problem.place), problem.message)
+        return None
+
     def _options(self, entry: AlgorithmEntry) -> dict[str, Any]:
-        return resolve_options(find_algorithm(self.collective.name, entry.name), entry.options)
+        return self.resolve(entry.name, entry.options)
 
     def _may_have(self, entry: AlgorithmEntry, options: Mapping[str, Any], names: Collection[str]) -> bool:
         """Whether an entry has the options of these names, or leaves them to a sweep."""
@@ -97,23 +151,20 @@ class Namer:
                 kind = self.table.kind(key)
             except InputError as error:
                 if key == "collective":
-                    self.context.add(here, f"every run is of the scenario's own {self.collective.name}; leave it out")
+                    self.context.add(here, "every run is of the scenario's own collective; leave it out")
                 elif "unknown key" in str(error):
                     self.context.add(here, unknown_key(key, [*self.table.known, *own]))
                 else:
                     self.context.add_error(here, error)
                 continue
-            value = self.context.quantity(here, raw[key], kind.parse)
-            if key == "message" and value is not None:
-                value = whole_message(self.context, here, value, self.collective.dtype)
-            found[key] = value
+            found[key] = self.read(here, key, raw[key], kind)
         complete = len(self.context.problems) == before and None not in found.values()
         return found if complete else None
 
     def complete(self, path: Path, point: Point, entries: Sequence[AlgorithmEntry], along: str = "") -> Point | None:
         """Return a point with every key it needs, or note which one it leaves open.
 
-        A key that is not named is as written under ``cluster:`` and ``collective:``; one that every sweep varies has no
+        A key that is not named is as written in its section; one that every sweep varies has no
         such value unless it has a single one.
         """
         if self.fits is None:
@@ -125,23 +176,11 @@ class Namer:
             always = all(key in sweep.values for sweep in self.sweeps)
             if always and len(values) == 1:
                 full[key] = values[0]
-            elif always or self._base(key) is None:
+            elif always or not self.is_written(key):
                 some = listing([value_text(key, value) for value in values], 3)
                 self.context.add(path, f"the scenario sweeps {key} ({some}); name one value here, swept or not")
                 return None
-        if along != "message" and "message" not in full and self.collective.message_bytes is None:
-            self.context.add(path, "the point has no message; write message: 1 MiB in it")
-            return None
-        return full
-
-    def _base(self, key: str) -> Any:
-        if is_option(key):
-            name = key.partition(".")[2]
-            entry = next(entry for entry in self.collective.algorithms if entry.name == owner(key))
-            return self._options(entry)[name]
-        if key in ("gamma", "root") or self.cluster is None:
-            return 0
-        return settings_value(self.cluster, self.collective, key)
+        return None if self.lacks(path, full, along) else full
 
     def selector(
         self, path: Path, reference: Reference, raw: Mapping[str, Any], own: Collection[str], shared: Point
@@ -168,3 +207,67 @@ class Namer:
             self.context.add(path, reason)
             return None
         return Selector(entry, full)
+
+
+@dataclass(frozen=True)
+class Namer(BaseNamer):
+    """Names in a scenario of a collective."""
+
+    fits: Fits | None
+    collective: CollectiveSettings = field(kw_only=True)
+
+    @property
+    def names(self) -> str:
+        """The key that names what is run."""
+        return "algorithm"
+
+    @property
+    def metrics(self) -> Mapping[str, Kind]:
+        """What expectations may be about."""
+        return METRICS
+
+    @property
+    def entries(self) -> Sequence[AlgorithmEntry]:
+        """The algorithms that the scenario compares."""
+        return self.collective.algorithms
+
+    def has_metric(self, path: Path, metric: str) -> bool:
+        """Whether the runs of the scenario have a metric: those of a level need a cluster with that level."""
+        if metric in PERCENTILES and self.table.seeds is None:
+            self.context.add(path, f"{metric} is over seeds, and the scenario has none; write seeds: 100")
+            return False
+        links = METRIC_LINKS.get(metric)
+        if links is None or self.cluster is None or len(levels_of(self.cluster)) > 1:
+            return True
+        self.context.add(path, f"a {noun(self.cluster)} has no {links}; write bytes_sent_max")
+        return False
+
+    def resolve(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all options of an algorithm.
+
+        Raises:
+            AlgorithmError: it does not exist, or an option does not.
+        """
+        return resolve_options(find_algorithm(self.collective.name, name), options)
+
+    def is_written(self, key: str) -> bool:
+        """Whether the scenario has a value for a key: only a message has no default."""
+        return key != "message" or self.collective.message_bytes is not None
+
+    def read(self, path: Path, key: str, value: object, kind: Kind) -> Any:
+        """Return the value of a key of a point; a message is a whole number of elements."""
+        found = super().read(path, key, value, kind)
+        if key == "message" and found is not None:
+            return whole_message(self.context, path, found, self.collective.dtype)
+        return found
+
+    def quantum(self, key: str) -> int | None:
+        """Return of what the values of a key are whole multiples: a message of its elements."""
+        return DTYPES[self.collective.dtype] if key == "message" else None
+
+    def lacks(self, path: Path, point: Point, along: str) -> bool:
+        """Whether a point has no message; a problem if so."""
+        if along == "message" or "message" in point or self.collective.message_bytes is not None:
+            return False
+        self.context.add(path, "the point has no message; write message: 1 MiB in it")
+        return True

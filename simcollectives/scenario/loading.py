@@ -2,13 +2,16 @@
 
 import itertools
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from simcollectives.engines import IDEAL, Conditions, Default, TimeModel
-from simcollectives.errors import InputError
-from simcollectives.scenario.context import EXAMPLES, Context, unknown_key
+from simcollectives.engines import DEFAULT, IDEAL, Conditions, Default, TimeModel
+from simcollectives.errors import InputError, nearest
+from simcollectives.scenario.build import label_at, restricted
+from simcollectives.scenario.context import Context, unknown_key
 from simcollectives.scenario.fits import Fits
+from simcollectives.scenario.keys import is_option, owner, point_text
 from simcollectives.scenario.load_cluster import load_cluster
 from simcollectives.scenario.load_collective import load_collective
 from simcollectives.scenario.load_conditions import load_conditions, load_time
@@ -16,13 +19,16 @@ from simcollectives.scenario.load_expect import load_expectations
 from simcollectives.scenario.load_extras import load_contributions, load_measured, load_timelines
 from simcollectives.scenario.load_points import Namer
 from simcollectives.scenario.load_sweeps import load_sweeps
-from simcollectives.scenario.places import Path, nearest
+from simcollectives.scenario.places import Path
 from simcollectives.scenario.point_keys import KeyTable
 from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.schema import ScenarioModel
+from simcollectives.scenario.training.loading import load_training_scenario
+from simcollectives.scenario.training.schema import TrainingFile
+from simcollectives.scenario.training.types import AnyScenario
 from simcollectives.scenario.types import (
     EMPTY,
-    ClusterSettings,
+    AlgorithmEntry,
     CollectiveSettings,
     Scenario,
     Sweep,
@@ -36,7 +42,7 @@ _LOOKED_AT = 50_000_000
 """Ranks that sweeps are looked through for before a run; the rest is refused in the run, row by row."""
 
 
-def load_scenario(path: str | os.PathLike[str]) -> Scenario:
+def load_scenario(path: str | os.PathLike[str]) -> AnyScenario:
     """Load a scenario file.
 
     Raises:
@@ -45,7 +51,7 @@ def load_scenario(path: str | os.PathLike[str]) -> Scenario:
     return load_document(read_document(path))
 
 
-def load_document(document: Document) -> Scenario:
+def load_document(document: Document) -> AnyScenario:
     """Load a scenario that is already read from YAML; relative paths in it start at the folder of its ``source``.
 
     Raises:
@@ -55,7 +61,8 @@ def load_document(document: Document) -> Scenario:
     data = document.data
     _check_keys(context, data)
     _check_empty(context, (), data)
-    scenario = _load(context, data)
+    load = load_training_scenario if "training" in data else _load
+    scenario = load(context, data)
     context.finish()
     if scenario is None:
         raise InputError("the scenario is not valid", document.source)
@@ -63,16 +70,21 @@ def load_document(document: Document) -> Scenario:
 
 
 def _check_keys(context: Context, data: dict[str, Any]) -> None:
-    known = list(ScenarioModel.model_fields)
+    model, other = (TrainingFile, ScenarioModel) if "training" in data else (ScenarioModel, TrainingFile)
+    known = list(model.model_fields)
     meant = {nearest(key, known) for key in data if key not in known}
     for key in data:
-        if key == "training":
-            context.add((key,), "training scenarios are not supported yet; simulate a collective", unusable=True)
-        elif key not in known:
-            context.add((key,), unknown_key(key, known), unusable=True)
-    for name, field in ScenarioModel.model_fields.items():
-        unread = name in meant or (name == "collective" and "training" in data)
-        if field.is_required() and name not in data and not unread:
+        if key in known:
+            continue
+        of_other = key in other.model_fields and key not in ("training", "collective")
+        kind = "a collective" if other is ScenarioModel else "a training step"
+        if key == "collective":
+            context.add((key,), "a scenario is about a collective or about training; leave one out", unusable=True)
+        else:
+            rule = f"{key} belongs to {kind}; leave it out" if of_other else unknown_key(key, [*known, "training"])
+            context.add((key,), rule, unusable=True)
+    for name, field in model.model_fields.items():
+        if field.is_required() and name not in data and name not in meant:
             context.add_missing(name)
 
 
@@ -91,22 +103,24 @@ def _check_empty(context: Context, path: Path, value: Any) -> None:
 
 
 def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
-    texts = {key: _text(context, data, key) for key in ("title", "description")}
+    texts = {key: context.text(data, key) for key in ("title", "description")}
     engine, verify = (_word(context, data, key) for key in ("engine", "verify"))
     cluster = load_cluster(context, data["cluster"]) if "cluster" in data else None
     collective = load_collective(context, data["collective"]) if "collective" in data else None
-    table = KeyTable(cluster, collective)
+    written, seeds = load_conditions(context, data, engine)
+    meaning = load_time(context, data)
+    table = KeyTable(cluster, collective, written, meaning, seeds)
     sweeps = load_sweeps(context, data["sweep"], table) if "sweep" in data else ()
-    conditions, seeds = load_conditions(context, data, engine)
-    time = load_time(context, data)
+    conditions, time = written or IDEAL, meaning or DEFAULT
     if engine == "closed_form" and not conditions.ideal:
         engine, conditions = "auto", IDEAL  # it is reported, once
-    if "measured" in data and not conditions.ideal:
+    varied = {owner(key) for sweep in sweeps or () for key in sweep.values}
+    if "measured" in data and (not conditions.ideal or varied & {"skew", "jitter"}):
         rule = "measurements are compared with closed forms, which have no late or random runs"
         context.add(("measured",), f"{rule}; leave skew: and jitter: out")
     if "measured" in data and not isinstance(time, Default):
         context.add(("measured",), "measurements are compared in the default time; leave time: out")
-    namer = _namer(context, data, cluster, collective, sweeps, (engine, verify, time), (conditions, seeds))
+    namer = _namer(context, data, table, sweeps, (engine, verify, time), conditions)
     expectations = load_expectations(context, data["expect"], namer) if "expect" in data else ()
     measured = load_measured(context, data["measured"], namer) if "measured" in data else None
     timelines = load_timelines(context, data["timeline"], namer) if "timeline" in data else ()
@@ -132,15 +146,6 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
     )
 
 
-def _text(context: Context, data: dict[str, Any], key: str) -> str | None:
-    if key not in data or context.is_unusable((key,)):
-        return None
-    text = context.validate_type((key,), data[key], str)
-    if text is not None and not text.strip():
-        context.add((key,), f"the text is empty; write {EXAMPLES.get(key, 'one, or leave the key out')}")
-    return None if text is None else str(text)
-
-
 def _word(context: Context, data: dict[str, Any], key: str) -> Any:
     """Return one of the words that a key takes, or its default."""
     field = ScenarioModel.model_fields[key]
@@ -153,26 +158,28 @@ def _word(context: Context, data: dict[str, Any], key: str) -> Any:
 def _namer(
     context: Context,
     data: dict[str, Any],
-    cluster: ClusterSettings | None,
-    collective: CollectiveSettings | None,
+    table: KeyTable,
     sweeps: tuple[Sweep, ...] | None,
     how: tuple[str, Verify, TimeModel],
-    drawn: tuple[Conditions, int | None],
+    conditions: Conditions,
 ) -> Namer | None:
     """Return what resolves names, after checking that every algorithm runs at every point."""
+    cluster, collective = table.cluster, table.collective
     if collective is None:
         return None
     written = data["collective"]
     whole = len(collective.algorithms) == len(written["algorithms"])
     if cluster is None or sweeps is None:
-        return Namer(context, cluster, collective, sweeps or (), None, whole, drawn[1])
-    fits = Fits(cluster, collective, *how, conditions=drawn[0])
-    namer = Namer(context, cluster, collective, sweeps, fits, whole, drawn[1])
+        return Namer(context, table, sweeps or (), None, whole, collective=collective)
+    fits = Fits(cluster, collective, *how, conditions=conditions)
+    namer = Namer(context, table, sweeps, fits, whole, collective=collective)
     if collective.message_bytes is None and "message" in written:
         return replace(namer, fits=None)  # the message is reported already
     if not _messages_are_given(context, namer):
         return replace(namer, fits=None)
     _check_points(context, namer, fits)
+    for index, sweep in enumerate(sweeps):
+        context.limited(_sweep_path(namer, index), _twice(collective, sweep), lambda: True)
     return namer
 
 
@@ -194,6 +201,21 @@ def _messages_are_given(context: Context, namer: Namer) -> bool:
 def _sweep_path(namer: Namer, index: int) -> Path:
     several = isinstance(namer.context.document.data.get("sweep"), list)
     return ("sweep", index) if several else ("sweep",)
+
+
+def _twice(collective: CollectiveSettings, sweep: Sweep) -> Iterator[str]:
+    """Why a sweep makes an entry the same as another one, which would run twice."""
+    swept = {key: values for key, values in sweep.values.items() if is_option(key) or key == "root"}
+    for combination in itertools.product(*swept.values()) if swept else ():
+        point = dict(zip(swept, combination, strict=True))
+        seen: dict[str, AlgorithmEntry] = {}
+        for entry in collective.algorithms:
+            found = label_at(collective, entry, restricted(point, entry))
+            first = seen.setdefault(found, entry)
+            if first is not entry:
+                mine = {**restricted(point, first), **restricted(point, entry)}
+                where = " and ".join(one.place.removeprefix("$.collective.") for one in (first, entry))
+                yield f"at {point_text(mine)}: {where} are both {found}; leave one out"
 
 
 def _check_points(context: Context, namer: Namer, fits: Fits) -> None:

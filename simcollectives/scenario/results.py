@@ -7,7 +7,10 @@ from typing import Any
 from simcollectives.engines import Timeline
 from simcollectives.errors import Problem
 from simcollectives.measured import Fit, MeasuredSweep
-from simcollectives.scenario.types import Scenario
+from simcollectives.scenario.training.types import AnyScenario
+from simcollectives.scenario.types import Point
+from simcollectives.training.advice import Advice
+from simcollectives.training.step import Step
 
 Row = Mapping[str, Any]
 
@@ -56,15 +59,22 @@ class Check:
     """The outcome of one expectation.
 
     ``text`` is the expectation as written, ``value`` what was found (SI; a list for an order, or where a crossover is
-    not single; None where there is no such number), ``bound`` what it had to satisfy, ``message`` both in words.
+    not single; None where there is no such number), ``found`` that in words, ``expected`` what it had to satisfy and,
+    where it does not, the reason given in the scenario.
     """
 
     text: str
     line: int | None
     passed: bool
     value: float | int | tuple[float | int | None, ...] | None
-    bound: str
-    message: str
+    found: str
+    expected: str
+
+    @property
+    def message(self) -> str:
+        """The line, what was found and what was expected, in one sentence."""
+        where = "" if self.line is None else f"line {self.line}: "
+        return f"{where}{self.found}; expected: {self.expected}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the check as ``--json`` prints it."""
@@ -88,15 +98,36 @@ class MeasuredComparison:
 
 
 @dataclass(frozen=True)
+class PlayedStep:
+    """A training step at a point: ``entry`` is the strategy as listed, ``label`` with its options at the point."""
+
+    entry: str
+    label: str
+    point: Point
+    step: Step
+
+
+@dataclass(frozen=True)
+class SweepAdvice:
+    """The best value of an option of a strategy that was swept, and why others are worse."""
+
+    label: str
+    key: str
+    advice: Advice
+
+
+@dataclass(frozen=True)
 class ScenarioResult:
     """A scenario that was run.
 
-    ``rows`` have the keys `ROW_KEYS`. ``notes`` say which engine ran and why. ``timelines`` are pairs of a label and a
-    timeline, ``contributions`` are texts. ``interrupted`` tells that the rows and checks are only those finished.
-    ``problems`` are runs that could not be made, which leaves the others without checks.
+    ``rows`` have the keys `ROW_KEYS`, or those of training steps. ``notes`` say which engine ran and why. ``timelines``
+    are pairs of a label and a timeline, ``contributions`` are texts. ``steps`` are the training steps of the rows, one
+    each, ``drawn`` those drawn stream by stream, ``advice`` what sweeps of options say.
+    ``interrupted`` tells that the rows and checks are only those finished. ``problems`` are runs that could not be
+    made, which leaves the others without checks.
     """
 
-    scenario: Scenario
+    scenario: AnyScenario
     rows: tuple[Row, ...]
     checks: tuple[Check, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -106,6 +137,9 @@ class ScenarioResult:
     contributions: tuple[str, ...] = ()
     interrupted: bool = False
     problems: tuple[Problem, ...] = ()
+    steps: tuple[PlayedStep, ...] = ()
+    drawn: tuple[PlayedStep, ...] = ()
+    advice: tuple[SweepAdvice, ...] = ()
 
     @property
     def passed(self) -> bool:

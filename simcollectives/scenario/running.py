@@ -13,6 +13,8 @@ from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import point_text
 from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.results import ROW_KEYS, Check, MeasuredComparison, Row, ScenarioResult
+from simcollectives.scenario.training.running import run_training
+from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
 from simcollectives.scenario.types import AlgorithmEntry, Scenario, Selector
 
 Progress = Callable[[int, int], None]
@@ -41,7 +43,7 @@ class _Collected:
     problems: list[Problem] = field(default_factory=list)
 
 
-def run_scenario(scenario: Scenario, progress: Progress | None = None) -> ScenarioResult:
+def run_scenario(scenario: AnyScenario, progress: Progress | None = None) -> ScenarioResult:
     """Run everything that a scenario asks for. An interrupt (Ctrl-C) keeps what is finished.
 
     Runs that turn out to be too large for their engine are the result's ``problems``; the others are kept.
@@ -49,6 +51,8 @@ def run_scenario(scenario: Scenario, progress: Progress | None = None) -> Scenar
     Raises:
         ScheduleError: a bug in a schedule.
     """
+    if isinstance(scenario, TrainingScenario):
+        return run_training(scenario, progress)
     evaluator = Evaluator(scenario)
     collected = _Collected()
     interrupted = False

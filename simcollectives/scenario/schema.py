@@ -4,16 +4,16 @@
 is decided by its keys before a model sees it, so that an error is always about one form.
 """
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
 
 from simcollectives.engines import DTYPES, ENGINES
 from simcollectives.measured import SHIPPED
 from simcollectives.metrics import COLLECTIVES
-from simcollectives.scenario.keys import FACTOR, METRICS, NUMBER, POINT_KEYS, RATIO, JsonSchema, Kind
+from simcollectives.scenario.keys import KEY_PATTERNS, METRICS, OPTION_PATTERN, POINT_KEYS, JsonSchema, Kind
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema_cluster import AnyCluster
 from simcollectives.scenario.schema_values import (
@@ -32,7 +32,10 @@ from simcollectives.scenario.schema_values import (
     reader,
 )
 
-OPTION_KEY = r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$"
+_KEY_SCHEMAS: JsonSchema = {
+    **{f"^{pattern}$": kind.json_schema for pattern, kind in KEY_PATTERNS.items()},
+    f"^{OPTION_PATTERN}$": {"type": ["integer", "string", "boolean"]},
+}
 RANGE_STEPS = ("factor", "step", "points")
 
 
@@ -46,19 +49,25 @@ class CollectiveModel(Model):
     root: Rank | None = Field(None, description="Of broadcast and reduce; rank 0 where it is left out")
 
 
-def _point_properties(schema: JsonSchema) -> None:
-    """Describe the keys of a point beside a model's own."""
-    properties = schema.setdefault("properties", {})
-    for name, kind in POINT_KEYS.items():
-        properties.setdefault(name, kind.json_schema)
-    schema["patternProperties"] = {OPTION_KEY: {"type": ["integer", "string"]}}
-    schema["additionalProperties"] = False
+def point_properties(keys: Mapping[str, Kind]) -> Callable[[JsonSchema], None]:
+    """Return what describes the keys of a point beside a model's own."""
+
+    def describe(schema: JsonSchema) -> None:
+        properties = schema.setdefault("properties", {})
+        for name, kind in keys.items():
+            properties.setdefault(name, kind.json_schema)
+        schema["patternProperties"] = _KEY_SCHEMAS
+        schema["additionalProperties"] = False
+
+    return describe
 
 
 class PointModel(BaseModel):
     """A mapping that may also hold keys of a point; these are checked apart."""
 
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True, json_schema_extra=_point_properties)
+    model_config = ConfigDict(
+        extra="allow", strict=True, frozen=True, defer_build=True, json_schema_extra=point_properties(POINT_KEYS)
+    )
 
 
 class SelectorModel(PointModel):
@@ -80,7 +89,7 @@ class OrderModel(ExpectationModel):
     of: Literal[tuple(METRICS)] = Field("seconds", description="The metric compared")  # type: ignore[valid-type]
 
 
-def _bounds(kind: Kind) -> dict[str, Any]:
+def bound_fields(kind: Kind) -> dict[str, Any]:
     """Return the fields of a bound in the unit of `kind`, of which one of the first four is given."""
     value = Annotated[float, reader(kind), WithJsonSchema(kind.json_schema)]
     pair = Annotated[list[value], Field(min_length=2, max_length=2)]
@@ -91,7 +100,7 @@ def _bounds(kind: Kind) -> dict[str, Any]:
 def _metric_models() -> dict[str, type[ExpectationModel]]:
     models = {}
     for name, kind in METRICS.items():
-        fields: dict[str, Any] = {name: (SelectorModel, ...), **_bounds(kind)}
+        fields: dict[str, Any] = {name: (SelectorModel, ...), **bound_fields(kind)}
         about = f"{name} of one run is within a bound."
         models[name] = create_model(f"Expect_{name}", __base__=ExpectationModel, __doc__=about, **fields)
     return models
@@ -141,7 +150,7 @@ class MeasuredModel(PointModel):
     """A measured sweep laid over the predictions, and the fit of one link to it."""
 
     set: str | None = Field(None, description="A shipped set, or one of the file's", examples=list(SHIPPED))
-    file: str | None = Field(None, description="A CSV file, relative to the scenario")
+    file: str | None = Field(None, min_length=1, description="A CSV file, relative to the scenario")
     place: Literal["out", "in"] = Field("out", description="Out-of-place or in-place measurements")
     algorithm: AlgorithmReference
     level: str | None = Field(None, description="The level whose link is fitted; the outermost if left out")
@@ -149,7 +158,13 @@ class MeasuredModel(PointModel):
     max: Bytes | None = Field(None, description="The largest message used")
 
 
-def _sweep_schema() -> JsonSchema:
+def sweep_schema(more: Mapping[str, Kind] = MappingProxyType({})) -> JsonSchema:
+    """Return the schema of sweeps: a mapping, or a list of mappings, from keys of a point (and ``more``) to values."""
+    one = _one_sweep({**POINT_KEYS, **more})
+    return {"oneOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+
+
+def _one_sweep(keys: Mapping[str, Kind]) -> JsonSchema:
     def values(item: JsonSchema) -> JsonSchema:
         amounts: dict[str, JsonSchema] = {
             "factor": {"type": "number", "exclusiveMinimum": 1},
@@ -167,11 +182,10 @@ def _sweep_schema() -> JsonSchema:
         ]
         return {"oneOf": [{"type": "array", "items": item, "minItems": 1}, *ranges]}
 
-    option = values({"type": ["integer", "string"]})
     return {
         "type": "object",
-        "properties": {name: values(kind.json_schema) for name, kind in POINT_KEYS.items()},
-        "patternProperties": {OPTION_KEY: option},
+        "properties": {name: values(kind.json_schema) for name, kind in keys.items()},
+        "patternProperties": {pattern: values(schema) for pattern, schema in _KEY_SCHEMAS.items()},
         "additionalProperties": False,
         "minProperties": 1,
         "description": "All combinations of the values of these keys, the last key fastest",
@@ -179,10 +193,7 @@ def _sweep_schema() -> JsonSchema:
     }
 
 
-Sweeps = Annotated[
-    Any,
-    WithJsonSchema({"oneOf": [_sweep_schema(), {"type": "array", "items": _sweep_schema(), "minItems": 1}]}),
-]
+Sweeps = Annotated[Any, WithJsonSchema(sweep_schema())]
 AnyExpectation: Any = OrderModel | CrossoverModel | RatioModel
 for _model in METRIC_MODELS.values():
     AnyExpectation |= _model
@@ -238,43 +249,3 @@ class ScenarioModel(Model):
     seeds: Seeds | None = Field(None, description="Runs of every point, each with the next seed", examples=[100])
     timeline: SelectorModel | list[SelectorModel] | None = Field(None, description="Runs to draw, transfer by transfer")
     contributions: SelectorModel | None = Field(None, description="A run whose chunks are followed round by round")
-
-
-class _Generator(GenerateJsonSchema):
-    """Leaves null out: no key of a scenario takes it, a key without a value is left out instead."""
-
-    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        """Return the schema without the null."""
-        return self.generate_inner(schema["schema"])
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """Return the schema without a default of null."""
-        described = super().default_schema(schema)
-        if described.get("default", ...) is None:
-            del described["default"]
-        return described
-
-
-_SHARED = {kind.name: kind.json_schema for kind in (*POINT_KEYS.values(), RATIO, FACTOR, NUMBER)}
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of scenario files."""
-    described = ScenarioModel.model_json_schema(by_alias=True, schema_generator=_Generator)
-    definitions = {**_SHARED, **_with_shared(described.pop("$defs"))}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_with_shared(described),
-        "title": "simcollectives scenario",
-        "$defs": definitions,
-    }
-
-
-def _with_shared(node: Any) -> Any:
-    """Return a schema in which every kind of number is described once, under ``$defs``."""
-    for name, schema in _SHARED.items():
-        if node == schema:
-            return {"$ref": f"#/$defs/{name}"}
-    if isinstance(node, dict):
-        return {key: _with_shared(value) for key, value in node.items()}
-    return [_with_shared(item) for item in node] if isinstance(node, list) else node

@@ -1,15 +1,18 @@
 """The shape of the section ``cluster:``: one model for each of its forms."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from simcollectives.engines import DTYPES
 from simcollectives.scenario.schema_values import (
     Bandwidth,
+    Bytes,
     Count,
     Factor,
+    FlopsPerSecond,
     Model,
-    Number,
+    Oversubscription,
     Rank,
     RankOrder,
     Seconds,
@@ -50,11 +53,26 @@ class LeafModel(Model):
 
     nodes: Count | None = Field(None, description="Nodes on a leaf", examples=[2])
     rails: Count | None = Field(None, description="Leaves of a rail-optimised network", examples=[8])
-    oversubscription: Number = Field(description="Bandwidth of the network cards over that of the uplinks, 1 or more")
+    oversubscription: Oversubscription = Field(
+        description="Bandwidth of the network cards over that of the uplinks, 1 or more", examples=[4]
+    )
+
+
+class DeviceModel(Model):
+    """What a device can do, where no machine says it."""
+
+    peak: dict[Literal[tuple(DTYPES)], FlopsPerSecond] | None = Field(  # type: ignore[valid-type]
+        None, description="Dense matrix products, by dtype", examples=[{"bfloat16": "989 TFLOP/s"}]
+    )
+    memory: Bytes | None = Field(None, examples=["80 GB"])
+    memory_bandwidth: Bandwidth | None = Field(None, examples=["3350 GB/s"])
+    host_link: Bandwidth | None = Field(None, description="To the host, one direction", examples=["63 GB/s"])
 
 
 class ClusterModel(Model):
     """What every form may have."""
+
+    device: DeviceModel | None = Field(None, description="For training steps; over what a machine says")
 
     gamma: SecondsPerByte | None = Field(None, description="Reduction time per received byte", examples=["2 ps/B"])
     rank_order: RankOrder = "node_major"

@@ -1,6 +1,6 @@
 """Kinds of values in a scenario file, each with how it is read and how it is described to an editor."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -10,24 +10,28 @@ from pydantic_core import PydanticCustomError
 from simcollectives.cluster import RankOrder as WrittenOrder
 from simcollectives.engines import Jitter
 from simcollectives.engines.conditions import DISTRIBUTIONS
-from simcollectives.errors import InputError, UnitError, show_value
+from simcollectives.errors import UnitError, show_value, suggestion
 from simcollectives.scenario.keys import (
     BANDWIDTH,
     BYTES,
     COUNT,
     FACTOR,
+    FLOPS_PER_SECOND,
     INDEX,
     MAX_WORLD_SIZE,
     NUMBER,
+    OVERSUBSCRIPTION,
     RATIO,
     SECONDS,
     SECONDS_PER_BYTE,
     SEED,
     SEEDS,
+    SIZE,
+    SPREAD,
     JsonSchema,
     Kind,
 )
-from simcollectives.scenario.places import shown, suggestion
+from simcollectives.scenario.places import shown
 
 
 def reader(kind: Kind) -> BeforeValidator:
@@ -53,8 +57,11 @@ Bandwidth = Annotated[float, reader(BANDWIDTH), WithJsonSchema(BANDWIDTH.json_sc
 SecondsPerByte = Annotated[float, reader(SECONDS_PER_BYTE), WithJsonSchema(SECONDS_PER_BYTE.json_schema)]
 Ratio = Annotated[float, reader(RATIO), WithJsonSchema(RATIO.json_schema)]
 Factor = Annotated[float, reader(FACTOR), WithJsonSchema(FACTOR.json_schema)]
+Oversubscription = Annotated[float, reader(OVERSUBSCRIPTION), WithJsonSchema(OVERSUBSCRIPTION.json_schema)]
+FlopsPerSecond = Annotated[float, reader(FLOPS_PER_SECOND), WithJsonSchema(FLOPS_PER_SECOND.json_schema)]
 Number = Annotated[float, reader(NUMBER), WithJsonSchema(NUMBER.json_schema)]
 Count = Annotated[int, reader(COUNT), WithJsonSchema(COUNT.json_schema)]
+Size = Annotated[int, reader(SIZE), WithJsonSchema(SIZE.json_schema)]
 Seed = Annotated[int, reader(SEED), WithJsonSchema(SEED.json_schema)]
 Seeds = Annotated[int, reader(SEEDS), WithJsonSchema(SEEDS.json_schema)]
 Rank = Annotated[int, reader(INDEX), WithJsonSchema(INDEX.json_schema)]
@@ -68,19 +75,24 @@ class Reference:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _read_reference(value: object) -> Reference:
-    example = "write a name such as ring, or {rabenseifner: {order: far}}"
-    if isinstance(value, str):
-        return Reference(value)
-    if not isinstance(value, dict):
-        raise custom_error(f"{shown(value)} is not an algorithm; {example}")
-    if len(value) != 1:
-        raise custom_error(f"{shown(value)} has {len(value)} keys where one algorithm has one; {example}")
-    name, options = next(iter(value.items()))
-    if not isinstance(options, dict):
-        remedy = "write {name: {option: value}}, or the name alone"
-        raise custom_error(f"{shown(options)} are not options of {show_value(name)}; {remedy}")
-    return Reference(name, options)
+def reference_reader(what: str, example: str) -> Callable[[object], Reference]:
+    """Return what reads a name, or a name with options."""
+
+    def read(value: object) -> Reference:
+        if isinstance(value, str):
+            return Reference(value)
+        if not isinstance(value, dict):
+            article = "an" if what[0] in "aeiou" else "a"
+            raise custom_error(f"{shown(value)} is not {article} {what}; {example}")
+        if len(value) != 1:
+            raise custom_error(f"{shown(value)} has {len(value)} keys where one {what} has one; {example}")
+        name, options = next(iter(value.items()))
+        if not isinstance(options, dict):
+            remedy = "write {name: {option: value}}, or the name alone"
+            raise custom_error(f"{shown(options)} are not options of {show_value(name)}; {remedy}")
+        return Reference(name, options)
+
+    return read
 
 
 _REFERENCE_SCHEMA: JsonSchema = {
@@ -91,7 +103,8 @@ _REFERENCE_SCHEMA: JsonSchema = {
     "description": "An algorithm: its name, or {name: {option: value}}",
     "examples": ["ring", {"rabenseifner": {"order": "far"}}],
 }
-AlgorithmReference = Annotated[Reference, PlainValidator(_read_reference), WithJsonSchema(_REFERENCE_SCHEMA)]
+read_algorithm = reference_reader("algorithm", "write a name such as ring, or {rabenseifner: {order: far}}")
+AlgorithmReference = Annotated[Reference, PlainValidator(read_algorithm), WithJsonSchema(_REFERENCE_SCHEMA)]
 
 
 def _read_jitter(value: object) -> Jitter:
@@ -102,16 +115,14 @@ def _read_jitter(value: object) -> Jitter:
     if name not in DISTRIBUTIONS:
         raise custom_error(f"{shown(name)} is not a distribution; {suggestion(name, DISTRIBUTIONS)}")
     try:
-        return Jitter(name, RATIO.parse(spread))
+        return Jitter(name, SPREAD.parse(spread))
     except UnitError as error:
         raise custom_error(error.problems[0].message) from None
-    except InputError:
-        raise custom_error(f"{shown(spread)} is out of range; a spread is a ratio from 0 to 10, such as 20%") from None
 
 
 _JITTER_SCHEMA: JsonSchema = {
     "oneOf": [
-        {"type": "object", "properties": {name: RATIO.json_schema}, "required": [name], "additionalProperties": False}
+        {"type": "object", "properties": {name: SPREAD.json_schema}, "required": [name], "additionalProperties": False}
         for name in DISTRIBUTIONS
     ],
     "description": "A distribution of mean 1, with its standard deviation",
@@ -120,27 +131,33 @@ _JITTER_SCHEMA: JsonSchema = {
 JitterReference = Annotated[Jitter, PlainValidator(_read_jitter), WithJsonSchema(_JITTER_SCHEMA)]
 
 
-def _read_rank_seconds(value: object) -> dict[int, float]:
-    if not isinstance(value, dict) or not value:
-        raise custom_error(f"{shown(value)} does not say which ranks start when; write {{3: 10 us}}")
-    found = {}
-    for key, start in value.items():
-        if not str(key).isascii() or not str(key).isdecimal() or int(str(key)[:9]) >= MAX_WORLD_SIZE:
-            raise custom_error(f"{shown(key)} is not a rank; write a whole number, as in {{3: 10 us}}")
-        try:
-            found[int(key)] = float(SECONDS.parse(start))
-        except UnitError as error:
-            raise custom_error(f"rank {key}: {error.problems[0].message}") from None
-    return found
+def _by_rank(kind: Kind, what: str, example: str) -> Any:
+    """Return the type of a mapping from ranks to values of a kind."""
+
+    def read(value: object) -> dict[int, float]:
+        if not isinstance(value, dict) or not value:
+            raise custom_error(f"{shown(value)} does not say {what}; write {example}")
+        found = {}
+        for key, one in value.items():
+            if not str(key).isascii() or not str(key).isdecimal() or int(str(key)[:9]) >= MAX_WORLD_SIZE:
+                raise custom_error(f"{shown(key)} is not a rank; write a whole number, as in {example}")
+            try:
+                found[int(key)] = float(kind.parse(one))
+            except UnitError as error:
+                raise custom_error(f"rank {key}: {error.problems[0].message}") from None
+        return found
+
+    schema: JsonSchema = {
+        "type": "object",
+        "minProperties": 1,
+        "patternProperties": {"^[0-9]+$": kind.json_schema},
+        "additionalProperties": False,
+    }
+    return Annotated[dict[int, float], PlainValidator(read), WithJsonSchema(schema)]
 
 
-_RANK_SECONDS_SCHEMA: JsonSchema = {
-    "type": "object",
-    "minProperties": 1,
-    "patternProperties": {"^[0-9]+$": SECONDS.json_schema},
-    "additionalProperties": False,
-}
-RankSeconds = Annotated[dict[int, float], PlainValidator(_read_rank_seconds), WithJsonSchema(_RANK_SECONDS_SCHEMA)]
+RankSeconds: Any = _by_rank(SECONDS, "which ranks start when", "{3: 10 us}")
+RankFactors: Any = _by_rank(FACTOR, "which ranks are slower", "{3: 120%}")
 
 
 def _read_rank_order(value: object) -> WrittenOrder:
@@ -166,4 +183,4 @@ RankOrder = Annotated[WrittenOrder, PlainValidator(_read_rank_order), WithJsonSc
 class Model(BaseModel):
     """A mapping whose keys are all known."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title=None)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title=None, defer_build=True)

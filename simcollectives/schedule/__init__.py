@@ -1,7 +1,7 @@
 """What moves: rounds, phases, schedules, the partition of a message, each collective's pre- and postcondition."""
 
 from simcollectives.schedule.collectives import COLLECTIVES, Collective, find_collective
-from simcollectives.schedule.combinators import concatenate, embed, fold_in, relabel, reverse
+from simcollectives.schedule.combinators import concatenate, embed, fold_in, relabel, reverse, share
 from simcollectives.schedule.partition import Layout, partition
 from simcollectives.schedule.types import (
     IntArray,
@@ -9,10 +9,12 @@ from simcollectives.schedule.types import (
     Regular,
     Round,
     Schedule,
+    common,
     make_round,
     regular_phases,
     repeated,
     single,
+    spread,
 )
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "Regular",
     "Round",
     "Schedule",
+    "common",
     "concatenate",
     "embed",
     "find_collective",
@@ -34,5 +37,7 @@ __all__ = [
     "relabel",
     "repeated",
     "reverse",
+    "share",
     "single",
+    "spread",
 ]

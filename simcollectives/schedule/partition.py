@@ -1,10 +1,13 @@
-"""How a message is cut into chunks: whole elements, counts that differ by at most one, the longer chunks first."""
+"""How a message is cut into chunks: whole elements, counts that differ by at most one, the longer chunks first.
+
+Where every rank has a part of the message and several chunks of it, parts are cut first, then chunks out of each.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from simcollectives.schedule.types import IntArray, Round
+from simcollectives.schedule.types import IntArray, Ints, Round, common, spread
 
 
 def partition(elements: int, chunks: int) -> IntArray:
@@ -21,13 +24,15 @@ def partition(elements: int, chunks: int) -> IntArray:
 class Layout:
     """The partition of a message of ``elements`` elements into ``chunks`` chunks, taken ``group`` at a time.
 
-    ``period`` smaller than ``chunks`` repeats the same partition for every rank, as an all-to-all does.
+    ``period`` smaller than ``chunks`` repeats the same partition for every rank, as an all-to-all does. ``parts``, of
+    which ``chunks`` is a multiple, cuts the message into so many parts, and each of these into equally many chunks.
     """
 
     elements: int
     chunks: int
     group: int = 1
     period: int = 0
+    parts: int = 1
 
     @property
     def floor(self) -> int:
@@ -57,22 +62,35 @@ class Layout:
 
     def chunk_elements(self) -> IntArray:
         """Elements of every chunk."""
-        sizes = partition(self.elements, self.period or self.chunks)
-        return np.tile(sizes, self.chunks // len(sizes)) if self.period else sizes
+        return self._sizes(np.arange(self.chunks, dtype=np.int64))
 
     def row_elements(self, round_: Round) -> IntArray:
         """Elements that each row of a round carries."""
-        if self.even:
-            return round_.count * self.floor
-        if self.period:
-            return self._row_elements_by_chunk(round_)
-        longer = -((round_.first - self.remainder) // round_.stride)
-        result: IntArray = round_.count * self.floor + np.clip(longer, 0, round_.count)
-        return result
+        return spread(np.asarray(self.common_elements(round_), dtype=np.int64), len(round_.src))
 
-    def _row_elements_by_chunk(self, round_: Round) -> IntArray:
-        starts = np.concatenate([[0], np.cumsum(round_.count)[:-1]])
-        row = np.repeat(np.arange(len(round_.count)), round_.count)
+    def common_elements(self, round_: Round) -> Ints:
+        """As ``row_elements``, or one number where the rows are alike."""
+        count: Ints = common(round_.count)
+        if self.even:
+            return count * self.floor
+        if self.period or 1 < self.parts < self.chunks:
+            return self._elements_by_chunk(round_)
+        longer = -((common(round_.first) - self.remainder) // common(round_.stride))
+        elements = count * self.floor + np.minimum(np.maximum(longer, 0), count)
+        return elements if elements.ndim else int(elements)
+
+    def _elements_by_chunk(self, round_: Round) -> IntArray:
+        count = round_.count
+        if len(count) == 0 or (count.strides == (0,) and count[0] == 1):
+            return self._sizes(round_.first)
+        starts = np.concatenate([[0], np.cumsum(count)[:-1]])
+        row = np.repeat(np.arange(len(count)), count)
         chunk = round_.first[row] + (np.arange(len(row)) - starts[row]) * round_.stride[row]
-        sizes = self.floor + (chunk % self.period < self.remainder)
-        return np.bincount(row, weights=sizes, minlength=len(round_.count)).astype(np.int64)
+        return np.bincount(row, weights=self._sizes(chunk), minlength=len(count)).astype(np.int64)
+
+    def _sizes(self, chunk: IntArray) -> IntArray:
+        """Elements of some chunks: the first of every part, then the second of every part, .. are one longer."""
+        of_part = (self.period or self.chunks) // self.parts
+        within = chunk % self.period if self.period else chunk
+        turn = within % of_part * self.parts + within // of_part
+        return self.floor + (turn < self.remainder)

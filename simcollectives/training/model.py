@@ -5,7 +5,7 @@ from functools import cached_property
 from math import prod
 from typing import Literal
 
-ModuleKind = Literal["linear", "norm", "embedding", "attention", "other"]
+ModuleKind = Literal["linear", "convolution", "norm", "embedding", "attention", "other"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Module:
 
     ``matmul_elements`` are the weight elements that each token is multiplied with: 2 FLOPs each, forward. Attention of
     ``attention_width`` = heads x head_dim adds 4 x sequence x width FLOPs a token, half of that where it is causal.
-    ``parameters`` are in registration order.
+    ``positions`` of each sample are multiplied, where that is not every token: 1 for a pooler, the pixels that a
+    convolution makes. ``parameters`` are in registration order.
     """
 
     name: str
@@ -38,16 +39,17 @@ class Module:
     matmul_elements: int = 0
     attention_width: int = 0
     causal: bool = False
+    positions: int | None = None
 
     @property
     def gradients(self) -> tuple[Parameter, ...]:
         """Parameters in the order in which autograd finishes their gradients: a linear's bias before its weight."""
-        return self.parameters if self.kind == "norm" else self.parameters[::-1]
+        return self.parameters if self.kind in ("norm", "convolution") else self.parameters[::-1]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Modules in forward order. A ``block`` is one of the repeated layers, which recomputation and sharding take whole."""
+    """Modules in forward order. A ``block`` is one of the repeated layers, recomputed and sharded as a whole."""
 
     name: str
     modules: tuple[Module, ...]
@@ -61,7 +63,12 @@ class Layer:
 
 @dataclass(frozen=True)
 class TransformerShape:
-    """The sizes that activations depend on. ``gated`` feed-forward has three matrices; ``dropout`` keeps masks."""
+    """The sizes that activations depend on. ``gated`` feed-forward has three matrices.
+
+    Masks are kept by ``dropout`` on what attention and feed-forward add to the residual stream, and on embeddings; by
+    ``attention_dropout`` on the attention's weights; by ``inner_dropout`` inside the feed-forward and after the last
+    norm. With ``experts``, each token goes through ``experts_per_token`` feed-forwards.
+    """
 
     hidden: int
     heads: int
@@ -71,6 +78,10 @@ class TransformerShape:
     vocabulary: int
     gated: bool
     dropout: bool
+    attention_dropout: bool = False
+    inner_dropout: bool = False
+    experts: int = 0
+    experts_per_token: int = 1
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,7 @@ class Model:
     """A model. ``layers`` are in forward order; ``registration`` names every parameter once, in registration order.
 
     A tied parameter stands in each of its modules with one name. ``buffers`` are not trained (BatchNorm's statistics).
+    ``longest_sequence`` is what learned positions allow; None: any.
     """
 
     name: str
@@ -86,6 +98,7 @@ class Model:
     registration: tuple[str, ...]
     shape: TransformerShape | None = None
     buffers: tuple[Parameter, ...] = ()
+    longest_sequence: int | None = None
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:

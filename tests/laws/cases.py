@@ -150,6 +150,13 @@ def sizes_of(elements: int, chunks: int) -> list[int]:
     return [elements // chunks + (1 if chunk < elements % chunks else 0) for chunk in range(chunks)]
 
 
+def chunk_sizes(collective: str, world_size: int, elements: int, chunks: int) -> list[int]:
+    """Elements of each chunk of a message; where ranks have parts, each part is cut into its chunks."""
+    if collective in ("reduce_scatter", "all_gather"):
+        return [size for part in sizes_of(elements, world_size) for size in sizes_of(part, chunks // world_size)]
+    return sizes_of(elements, world_size if collective == "all_to_all" else chunks)
+
+
 def describe(job: Job) -> str:
     """Name a case in a failure."""
     cluster = job.cluster

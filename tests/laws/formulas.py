@@ -2,7 +2,7 @@
 
 ``sent`` counts elements for each rank (then each dedicated server) from the sizes of the chunks: ``sizes`` has one
 entry for each chunk of the message. Works for uneven chunks. A new algorithm needs one entry in ``ROUNDS`` and one in
-``SENT`` here; a test says so.
+``SENT`` or ``SENT_BY_GROUPS`` here; a test says so.
 """
 
 from __future__ import annotations
@@ -50,10 +50,13 @@ def _one(n: int) -> int:
     return min(n - 1, 1)
 
 
+RINGS = ("ring", "rotated_rings", "bidirectional_ring")
+
 ROUNDS: dict[tuple[str, str], Callable[[int, int, Options], int]] = {
+    **{("all_reduce", name): _of_size(lambda n: 2 * (n - 1)) for name in RINGS},
+    **{(c, name): _of_size(lambda n: n - 1) for name in RINGS for c in ("reduce_scatter", "all_gather")},
     ("all_reduce", "naive"): _of_size(_one),
     ("all_reduce", "direct"): _of_size(lambda n: 2 * _one(n)),
-    ("all_reduce", "ring"): _of_size(lambda n: 2 * (n - 1)),
     ("all_reduce", "tree"): _of_size(lambda n: 2 * ceil_log2(n)),
     ("all_reduce", "butterfly"): _of_size(lambda n: floor_log2(n) + 2 * folds(n)),
     ("all_reduce", "rabenseifner"): _of_size(lambda n: 2 * floor_log2(n) + 2 * folds(n)),
@@ -61,11 +64,9 @@ ROUNDS: dict[tuple[str, str], Callable[[int, int, Options], int]] = {
     ("all_reduce", "parameter_server"): _of_size(lambda n: 2 * _one(n)),
     ("all_reduce", "hierarchical"): _hierarchical_rounds,
     ("reduce_scatter", "direct"): _of_size(_one),
-    ("reduce_scatter", "ring"): _of_size(lambda n: n - 1),
     ("reduce_scatter", "butterfly"): _of_size(floor_log2),
     ("reduce_scatter", "circulant"): _of_size(ceil_log2),
     ("all_gather", "direct"): _of_size(_one),
-    ("all_gather", "ring"): _of_size(lambda n: n - 1),
     ("all_gather", "butterfly"): _of_size(floor_log2),
     ("all_gather", "circulant"): _of_size(ceil_log2),
     ("all_to_all", "direct"): _of_size(_one),
@@ -198,6 +199,9 @@ SENT: dict[tuple[str, str], Callable[[int, list[int], Options], Sent]] = {
 }
 
 
+# --- elements sent where it matters who shares a node: (collective, name) -> f(groups, sizes, options)
+
+
 def hierarchical_sent(groups: list[list[int]], sizes: list[int], options: Options) -> Sent:
     """``groups``: the ranks of each node. Inside: parts of the vector; between: member j's part, cut again."""
     (intra, intra_options), (inter, inter_options) = part(options["intra"]), part(options["inter"])
@@ -212,3 +216,50 @@ def hierarchical_sent(groups: list[list[int]], sizes: list[int], options: Option
         for group, elements in zip(groups, between, strict=True):
             sent[group[j]] = inside[j] + elements
     return sent
+
+
+def rings_sent(collective: str, rings: list[list[int]], sizes: list[int]) -> Sent:
+    """``rings``: of each channel the ranks in order. Of each rank's part a channel moves one chunk.
+
+    Reducing, a rank sends all but its own part; gathering, all but what its next neighbour in each ring made.
+    """
+    n, channels = len(rings[0]), len(rings)
+    part = [sizes[i * channels : (i + 1) * channels] for i in range(n)]
+    sent = [0] * n
+    for channel, ring in enumerate(rings):
+        whole = sum(part[i][channel] for i in range(n))
+        for rank, following in zip(ring, ring[1:] + ring[:1], strict=True):
+            if collective != "all_gather":
+                sent[rank] += whole - part[rank][channel]
+            if collective != "reduce_scatter":
+                sent[rank] += whole - part[following][channel]
+    return sent
+
+
+def rotated(groups: list[list[int]], options: Options) -> list[list[int]]:
+    """Ring k enters every node at member k g/c."""
+    members = len(groups[0])
+    count = options["channels"] if options["channels"] != "auto" else members if len(groups) > 1 else 1
+    firsts = [channel * members // count for channel in range(count)]
+    return [[rank for group in groups for rank in group[first:] + group[:first]] for first in firsts]
+
+
+def opposite(n: int) -> list[list[int]]:
+    """Upwards, and downwards."""
+    return [list(range(n)), [0, *range(n - 1, 0, -1)]]
+
+
+def _rotated_sent(collective: str) -> Callable[[list[list[int]], list[int], Options], Sent]:
+    return lambda groups, sizes, options: rings_sent(collective, rotated(groups, options), sizes)
+
+
+def _opposite_sent(collective: str) -> Callable[[int, list[int], Options], Sent]:
+    return lambda n, sizes, _options: rings_sent(collective, opposite(n), sizes)
+
+
+_RINGED = ("all_reduce", "reduce_scatter", "all_gather")
+SENT |= {(collective, "bidirectional_ring"): _opposite_sent(collective) for collective in _RINGED}
+SENT_BY_GROUPS: dict[tuple[str, str], Callable[[list[list[int]], list[int], Options], Sent]] = {
+    ("all_reduce", "hierarchical"): hierarchical_sent,
+    **{(collective, "rotated_rings"): _rotated_sent(collective) for collective in _RINGED},
+}

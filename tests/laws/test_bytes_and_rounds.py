@@ -9,38 +9,37 @@ from hypothesis import strategies as st
 from simcollectives.algorithms import ALGORITHMS
 from simcollectives.cluster import Cluster
 from simcollectives.engines import DTYPES, simulate
-from simcollectives.engines.job import count_bytes_sent
+from simcollectives.engines.bytes_sent import count_bytes_sent
 from tests.laws.cases import (
     FLAT_VARIANTS,
     PLACED_VARIANTS,
     VARIANTS,
     WORLD_SIZES,
     Variant,
+    chunk_sizes,
     fits,
     flat,
     job_of,
     messages,
-    sizes_of,
     two_level_clusters,
 )
-from tests.laws.formulas import ROUNDS, SENT, hierarchical_sent
-
-NESTED = {("all_reduce", "hierarchical")}
+from tests.laws.formulas import ROUNDS, SENT, SENT_BY_GROUPS
 
 
 def expected_sent(variant: Variant, cluster: Cluster, sizes: list[int]) -> list[int]:
     """Elements sent by each rank, then by each dedicated server."""
-    if (variant.collective, variant.name) in NESTED:
+    by_groups = SENT_BY_GROUPS.get((variant.collective, variant.name))
+    if by_groups is not None:
         node = [int(device) // cluster.gpus_per_node for device in cluster.device_of_rank]
         groups = [[rank for rank in range(cluster.world_size) if node[rank] == n] for n in range(cluster.nodes)]
-        return hierarchical_sent(groups, sizes, dict(variant.options))
+        return by_groups(groups, sizes, dict(variant.options))
     return SENT[variant.collective, variant.name](cluster.world_size, sizes, dict(variant.options))
 
 
 def check(variant: Variant, cluster: Cluster, elements: int, dtype: str) -> None:
     job = job_of(variant, cluster, elements, dtype)
     n = cluster.world_size
-    sizes = sizes_of(elements, n if variant.collective == "all_to_all" else job.schedule.chunks)
+    sizes = chunk_sizes(variant.collective, n, elements, job.schedule.chunks)
     expected = [count * DTYPES[dtype] for count in expected_sent(variant, cluster, sizes)]
     where = f"{variant}, {cluster.nodes} x {cluster.gpus_per_node}, {elements} {dtype}"
     assert count_bytes_sent(job).sum(axis=0).tolist() == expected, where
@@ -51,7 +50,7 @@ def check(variant: Variant, cluster: Cluster, elements: int, dtype: str) -> None
 def test_every_algorithm_has_its_formulas_here() -> None:
     table = {(a.collective, a.name) for a in ALGORITHMS}
     assert table == set(ROUNDS)
-    assert table == set(SENT) | NESTED
+    assert table == set(SENT) | set(SENT_BY_GROUPS)
 
 
 @pytest.mark.parametrize("variant", FLAT_VARIANTS, ids=str)

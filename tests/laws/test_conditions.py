@@ -45,7 +45,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     ]
     if n > 1 and draw(st.booleans()):
         pair = draw(st.permutations(range(n)))[:2]
-        changes.append(Change(link=(pair[0], pair[1]), alpha=draw(factor), bandwidth=draw(factor)))
+        changes.append(Change(link=(pair[0], pair[1]), alpha=draw(factor), bandwidth=draw(st.floats(0.25, 1.0))))
     return cluster.with_changes(*changes)
 
 

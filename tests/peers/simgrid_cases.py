@@ -54,6 +54,14 @@ HALVES = [
 ]
 ROOTED = [*_ask("broadcast", "tree", "direct", root=2), *_ask("reduce", "tree", "direct", root=5)]
 SERVERS = [q for k in (1, 3, 11, "co_located") for q in _ask("all_reduce", "parameter_server", servers=k)]
+RINGS = [
+    *_ask("all_reduce", "rotated_rings", "bidirectional_ring"),
+    *_ask("all_reduce", "rotated_rings", channels=3),
+    *_ask("reduce_scatter", "rotated_rings", "bidirectional_ring"),
+    *_ask("all_gather", "rotated_rings", "bidirectional_ring"),
+]
+"""Several channels; the first two of them are all-reduces with the default options."""
+
 HIERARCHICAL = [
     question
     for intra, inter in (
@@ -95,8 +103,8 @@ def leaf(cluster: Cluster, devices: int) -> Cluster:
 
 def spine() -> Cluster:
     """Leaves of four devices under a spine as a level of its own, which uses the leaves' ports; two to one."""
-    levels = [Level("leaf", INTER, 4), Level("spine", INTER, 4, ports_of="leaf")]
-    return Cluster.layered(levels).with_uplinks(Uplink("up", "spine", 2 * INTER.bandwidth, devices=4))
+    shared = Link(INTER.alpha, 2 * INTER.bandwidth)
+    return Cluster.layered([Level("leaf", INTER, 4), Level("spine", shared, 4, ports_of="leaf")])
 
 
 def cube_mesh() -> Cluster:
@@ -157,6 +165,13 @@ def _families() -> Iterator[tuple[str, Cluster, list[Question]]]:
     yield "torus 3 x 2 x 2", Cluster.torus((3, 2, 2), INTER), [*ALL_REDUCE[4:], *ALL_TO_ALL[1:]]
     yield "mesh 3 x 4", Cluster.torus((3, 4), INTER, wraps=False), [*ALL_REDUCE[4:], *ALL_TO_ALL[1:]]
     yield "cube mesh", cube_mesh(), [*FEW[1:8:2], *ALL_REDUCE[5:]]
+    yield "4 x 4, channels", two_level(4, 4), RINGS
+    yield "3 x 5 round-robin, channels", two_level(3, 5, "round_robin"), RINGS
+    yield "4 x 4, two NICs, channels", two, RINGS[:3]
+    yield "8 x 8, leaf 4:1, channels", leaf(two_level(8, 8), 16), RINGS[:1]
+    yield "unequal 4 x 4, one NIC, channels", unequal(one, 2), RINGS[:3]
+    yield "ring of 9, channels", Cluster.torus((9,), INTER), RINGS[1::2]
+    yield "mesh 3 x 4, channels", Cluster.torus((3, 4), INTER, wraps=False), RINGS[1:3]
 
 
 def collectives() -> Iterator[Case]:

@@ -100,8 +100,8 @@ def fat_tree(latency: float) -> tuple[Cluster, Platform]:
         Level("leaf", Link(2 * latency, BANDWIDTH), 4),
         Level("spine", Link(4 * latency, BANDWIDTH), 4, ports_of="leaf"),
     ]
-    cluster = Cluster.layered(levels).with_uplinks(Uplink("up", "spine", BANDWIDTH, devices=4))
-    return cluster, switch(16, latency=latency, more='topology="FAT_TREE" topo_parameters="2;4,4;1,1;1,1"')
+    platform = switch(16, latency=latency, more='topology="FAT_TREE" topo_parameters="2;4,4;1,1;1,1"')
+    return Cluster.layered(levels), platform
 
 
 @pytest.mark.parametrize("question", ON_NODES, ids=name_of)

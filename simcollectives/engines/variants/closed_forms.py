@@ -1,6 +1,7 @@
 """Closed forms of the variants, where they are exact. All need chunks of equal length.
 
-    one_port  the default's form with alpha charged for each message instead of each round
+    one_port  the default's form with alpha charged for each message instead of each round; of several channels only on
+              links of one kind without gamma, since they delay each other elsewhere, and hide each other's reductions
     loggp     where every rank sends and receives one message a round, each round lasts 2 o + L + n G (+ n gamma), if
               g <= 2 o + L; else the algorithm's own form, if it has one
 
@@ -30,6 +31,9 @@ def variant_closed_form(job: Job, model: OnePort | LogGP) -> Parts | None:
 def _one_port(job: Job) -> Parts | None:
     costs, gamma = job.level_costs, job.cluster.device.reduction_seconds_per_byte
     if costs is None or not job.algorithm.exact_one_port(job.cluster.world_size, job.options, gamma):
+        return None
+    reduces = gamma > 0 and any(level_cost.cost.reduced for level_cost in costs)
+    if len(job.schedule.channels) > 1 and (reduces or job.cluster.uniform_link is None):
         return None
     by_level = {level.name: (0.0, 0.0, 0.0) for level in job.cluster.levels}
     for level_cost in costs:

@@ -1,0 +1,54 @@
+"""JSON files of other tools, refused whole where they are not one JSON object."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from simcollectives.errors import InputError, Problem, show_value
+
+MAX_FILE_BYTES = 1 << 20
+"""A larger file is no config."""
+
+
+def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the object in a JSON file.
+
+    Raises:
+        InputError: there is no such file, it is too large, not UTF-8, not JSON or no object, or a key is there twice.
+    """
+    source = os.fspath(path)
+    try:
+        with Path(path).open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"the file cannot be read ({reason}); check the path", source) from None
+    if len(content) > MAX_FILE_BYTES:
+        raise InputError(f"the file is larger than {MAX_FILE_BYTES} bytes (1 MiB): is it the right one?", source)
+    try:
+        data = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_unique)
+    except UnicodeDecodeError:
+        raise InputError("the file is not UTF-8 text; save it as UTF-8", source) from None
+    except json.JSONDecodeError as error:
+        raise InputError([Problem("", f"this is not JSON: {error.msg}; mend it", error.lineno)], source) from None
+    except (_TwiceError, RecursionError, ValueError) as error:
+        message = str(error) if isinstance(error, _TwiceError) else "this JSON is nested too deeply or has huge numbers"
+        raise InputError(message, source) from None
+    if not isinstance(data, dict):
+        raise InputError([Problem("$", f"the file holds {show_value(data)}; it must hold an object, {{...}}")], source)
+    return data
+
+
+class _TwiceError(ValueError):
+    """A key is there twice."""
+
+
+def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _TwiceError(f"the key {show_value(key)} is there twice in one object; keep one")
+        found[key] = value
+    return found

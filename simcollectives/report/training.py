@@ -1,0 +1,177 @@
+"""The report of a training scenario: tables, figures and traces of its steps."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.report.plot_memory import draw_memory, memory_figure
+from simcollectives.report.plot_step import draw_step, step_figure
+from simcollectives.report.plot_training import (
+    draw_efficiency,
+    draw_strategies,
+    draw_sweep,
+    efficiency_figure,
+    strategies_figure,
+    sweep_figure,
+)
+from simcollectives.report.rows import point_text, value_text
+from simcollectives.report.table_training import Labelled, advice_blocks, collectives_blocks, memory_blocks, step_blocks
+from simcollectives.report.text import Block, caption
+from simcollectives.scenario.keys import BYTES
+from simcollectives.scenario.results import PlayedStep, ScenarioResult
+from simcollectives.training.step import Step
+from simcollectives.training.strategies.table import find_strategy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TRAINING_KINDS = ("time", "efficiency", "timeline", "memory")
+MAX_ROWS, MAX_MEMORY_ROWS = 60, 12
+
+
+def training_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block]:
+    """Return the steps as tables, then their memory, collectives where there is one step, and advice on sweeps."""
+    rows, steps = result.rows, _labelled(result)
+    blocks: list[Block] = []
+    if len(steps) > MAX_ROWS and not full:
+        kept = sorted({round(i * (len(steps) - 1) / (MAX_ROWS - 1)) for i in range(MAX_ROWS)})
+        note = f"{len(kept)} of {len(steps)} steps, evenly chosen; all are in rows.csv (-o DIR) and in --json"
+        rows, steps, blocks = tuple(rows[i] for i in kept), [steps[i] for i in kept], [caption(note)]
+    blocks = [*step_blocks(steps, [row["mfu"] for row in rows]), *blocks]
+    if len(steps) <= MAX_MEMORY_ROWS:
+        blocks += [caption(""), *memory_blocks(steps)]
+    if len(steps) == 1:
+        blocks += [caption(""), *collectives_blocks(steps[0][1])]
+    several = len({one.label for one in result.advice}) > 1
+    for one in result.advice:
+        name = f"{one.key} of {one.label}" if several else one.key
+        blocks += [caption(""), *advice_blocks(one.advice, name, partial(show_point, one.key))]
+    return blocks
+
+
+def show_point(key: str, value: Any) -> str:
+    """Return the value of a key of a point, an option's with its unit where it has one.
+
+    >>> show_point("ddp.bucket_cap", 25e6), show_point("nodes", 8)
+    ('25 MB', '8')
+    """
+    strategy, dot, name = key.partition(".")
+    if dot:
+        try:
+            options = {option.name: option.quantity for option in find_strategy(strategy).options}
+        except InputError:
+            return value_text(key, value)
+        if options.get(name) == "bytes":
+            return BYTES.format(value)
+    return value_text(key, value)
+
+
+def _labelled(result: ScenarioResult) -> list[Labelled]:
+    """Steps with what tells them apart: strategy, point, or both."""
+    strategies = {one.step.strategy: None for one in result.steps}
+    labels = [one.label for one in result.steps]
+    points = {key: None for one in result.steps for key in one.point}
+    named = []
+    for one, label in zip(result.steps, labels, strict=True):
+        kept = {
+            key: value for key, value in one.point.items() if "." not in key or key.partition(".")[0] not in strategies
+        }
+        where = ", ".join(f"{key} {show_point(key, value)}" for key, value in kept.items())
+        alone = len(set(labels)) == 1 and points
+        named.append((where if alone and where else f"{label}, {where}" if where else label, one.step))
+    return named
+
+
+def _axis(result: ScenarioResult) -> str | None:
+    """The key that tells the points apart, where there is one."""
+    keys = {key: None for one in result.steps for key in one.point}
+    varying = [key for key in keys if len({one.point.get(key) for one in result.steps}) > 1]
+    return varying[0] if len(varying) == 1 else None
+
+
+def _series(result: ScenarioResult, key: str) -> Mapping[str, list[tuple[Any, Step]]]:
+    """Points of each strategy along a key."""
+    found: dict[str, list[tuple[Any, Step]]] = {}
+    for one in result.steps:
+        if key in one.point:
+            found.setdefault(one.entry, []).append((one.point[key], one.step))
+    return found
+
+
+def training_figures(result: ScenarioResult) -> Iterator[tuple[str, "Figure"]]:
+    """Make the figures one by one, each with the stem of its file's name."""
+    from simcollectives.report.plots import file_stem
+
+    title, key = result.scenario.title, _axis(result)
+    if key is None:
+        yield "steps", strategies_figure(_labelled(result), title)
+    else:
+        series = _series(result, key)
+        for number, (label, points) in enumerate(series.items()):
+            advice = next((one.advice for one in result.advice if (one.key, one.label) == (key, label)), None)
+            stem = "steps" if number == 0 else f"steps_{file_stem(label)}"
+            heading = title if len(series) == 1 else f"{title}\n{label}"
+            yield stem, sweep_figure(points, key, partial(show_point, key), heading, advice)
+        if len(series) > 1:
+            yield "efficiency", efficiency_figure(series, key, partial(show_point, key), title)
+    several = len(result.drawn) > 1
+    for one in result.drawn:
+        name = drawn_title(one)
+        end = f"_{file_stem(name)}" if several else ""
+        yield f"timeline{end}", step_figure(one.step, f"{title}\n{name}")
+        yield f"memory{end}", memory_figure(one.step, f"{title}\n{name}")
+
+
+def drawn_title(one: PlayedStep) -> str:
+    """Return what a drawn step is called: its strategy and its point."""
+    point = {key: value for key, value in one.point.items() if key.partition(".")[0] != one.step.strategy}
+    where = ", ".join(f"{key} {show_point(key, value)}" for key, value in point.items())
+    return f"{one.label}, {where}" if where else one.label
+
+
+def training_plot(result: ScenarioResult, ax: "Axes | None", kind: str) -> "Axes":
+    """Draw one picture of training steps into given axes, or a new figure.
+
+    Raises:
+        InputError: there is no such kind of plot, or nothing of that kind.
+    """
+    if kind not in TRAINING_KINDS:
+        rule = f"{show_value(kind)} is no kind of plot of training steps; write one of {', '.join(TRAINING_KINDS)}"
+        raise InputError([Problem("kind", rule)])
+    if kind in ("timeline", "memory") and not result.drawn:
+        remedy = "name one under timeline: in the scenario, as in {strategy: ddp}"
+        raise InputError([Problem("kind", f"no step is drawn; {remedy}")])
+    if ax is None:
+        ax = _new_axes()
+    key = _axis(result)
+    if kind == "timeline":
+        draw_step(ax, result.drawn[0].step)
+    elif kind == "memory":
+        draw_memory(ax, result.drawn[0].step)
+    elif key is None:
+        draw_strategies(ax, _labelled(result))
+    elif kind == "time" and len(_series(result, key)) == 1:
+        draw_sweep(ax, next(iter(_series(result, key).values())), partial(show_point, key))
+    else:
+        draw_efficiency(ax, _series(result, key), key, partial(show_point, key))
+    return ax
+
+
+def _new_axes() -> "Axes":
+    from simcollectives.report.style import new_figure
+
+    return new_figure(4.6).add_subplot()
+
+
+def traces(result: ScenarioResult) -> Iterator[tuple[str, str]]:
+    """Make the Chrome traces of the drawn steps one by one, each with the stem of its file's name."""
+    from simcollectives.interop.chrome_trace import trace_text
+    from simcollectives.report.plots import file_stem
+
+    for number, one in enumerate(result.drawn):
+        yield "trace" if number == 0 else f"trace_{file_stem(drawn_title(one))}", trace_text(one.step)
+
+
+__all__ = ["drawn_title", "point_text", "traces", "training_blocks", "training_figures", "training_plot"]

@@ -1,0 +1,116 @@
+"""Building the step of a training scenario at a point, and finding out whether it can be built."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from simcollectives.algorithms import check_fits, find_algorithm
+from simcollectives.cluster import Cluster
+from simcollectives.errors import InputError, Problem
+from simcollectives.scenario.build import build_cluster
+from simcollectives.scenario.keys import point_text
+from simcollectives.scenario.training.keys import TRAINING_KEYS
+from simcollectives.scenario.training.types import TrainingSettings
+from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Point
+from simcollectives.training.prepare import prepare_training
+from simcollectives.training.pricing import Choice, default_choices
+from simcollectives.training.setup import Training
+from simcollectives.training.strategies.table import find_strategy, resolve_strategy_options
+from simcollectives.training.workload import Workload
+
+
+def settings_at(training: TrainingSettings, point: Point) -> TrainingSettings:
+    """Return the settings with what a point changes."""
+    changes = {key: point[key] for key in TRAINING_KEYS if key in point}
+    return replace(training, **changes)
+
+
+def options_at(entry: AlgorithmEntry, point: Point) -> dict[str, Any]:
+    """Return all options of a strategy at a point.
+
+    Raises:
+        InputError: an option or its value does not exist.
+    """
+    prefix = f"{entry.name}."
+    swept = {key.removeprefix(prefix): value for key, value in point.items() if key.startswith(prefix)}
+    return resolve_strategy_options(find_strategy(entry.name), {**swept, **entry.options})
+
+
+def workload_of(training: TrainingSettings) -> Workload:
+    """Return what one micro-batch asks of the model.
+
+    Raises:
+        InputError: no sequence is given.
+    """
+    if training.sequence is None:
+        remedy = "write sequence: 4096 under training:, or sweep it"
+        raise InputError([Problem("sequence", f"no sequence is given; {remedy}")])
+    return Workload(
+        training.micro_batch,
+        training.sequence,
+        training.recomputation,
+        training.attention_kernel,
+        training.attention_flops,
+    )
+
+
+def build_training(training: TrainingSettings, cluster: Cluster) -> Training:
+    """Return the step to simulate.
+
+    Raises:
+        InputError: the device's peak is not known, batch numbers contradict each other, or a sequence is too long.
+    """
+    return prepare_training(
+        training.model,
+        cluster,
+        workload_of(training),
+        mfu=training.mfu,
+        layer_seconds=training.layer_seconds,
+        accumulation=training.accumulation,
+        train_batch=training.train_batch,
+        precision=training.precision,
+        optimizer=training.optimizer,
+        iteration=training.iteration,
+        slow=training.slow,
+    )
+
+
+def choices_at(training: TrainingSettings, entry: AlgorithmEntry, point: Point) -> Mapping[str, Choice]:
+    """Return the algorithms that are named, by the scenario or by the strategy itself."""
+    return {**training.choices, **find_strategy(entry.name).choices(options_at(entry, point))}
+
+
+@dataclass
+class TrainingFits:
+    """Whether a strategy runs at a point, found out before anything is simulated; each question is answered once."""
+
+    cluster: ClusterSettings
+    training: TrainingSettings
+    _reasons: dict[Hashable, str | None] = field(default_factory=dict)
+
+    @property
+    def worn(self) -> bool:
+        """Whether a list of problems had better end."""
+        return len(self._reasons) > 2_000
+
+    def reason(self, entry: AlgorithmEntry, point: Point) -> str | None:
+        """Return why a strategy does not run at a point, or None where it does."""
+        key = entry.label, frozenset(point.items())
+        if key not in self._reasons:
+            self._reasons[key] = self._find(entry, point)
+        reason = self._reasons[key]
+        return f"at {point_text(point)}: {reason}" if reason and point else reason
+
+    def _find(self, entry: AlgorithmEntry, point: Point) -> str | None:
+        try:
+            settings = settings_at(self.training, point)
+            cluster = build_cluster(self.cluster, point)
+            build_training(settings, cluster)
+            choices = {**default_choices(cluster), **choices_at(settings, entry, point)}
+            for collective in ("all_reduce", "broadcast"):
+                name, options = choices[collective]
+                algorithm = find_algorithm(collective, name)
+                check_fits(algorithm, cluster, {o.name: options.get(o.name, o.default) for o in algorithm.options})
+        except InputError as error:
+            return "; ".join(problem.message for problem in error.problems)
+        return None

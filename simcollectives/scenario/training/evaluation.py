@@ -1,0 +1,204 @@
+"""Simulating the steps of a training scenario, each once."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from simcollectives.cluster import Cluster
+from simcollectives.errors import InputError, Problem
+from simcollectives.scenario.build import build_cluster, restricted
+from simcollectives.scenario.keys import Kind, kind_of, point_text
+from simcollectives.scenario.training.build import (
+    build_training,
+    choices_at,
+    options_at,
+    settings_at,
+    workload_of,
+)
+from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
+from simcollectives.scenario.training.types import TrainingScenario, TrainingSettings
+from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
+from simcollectives.training.flops import model_flops, utilisation
+from simcollectives.training.passes import ACTIVATIONS, GRADIENTS, MODEL_STATES, OPTIMIZER, PARAMETERS
+from simcollectives.training.prepare import peak_flops
+from simcollectives.training.pricing import Pricer
+from simcollectives.training.step import Step, simulate_step
+from simcollectives.training.strategies.table import find_strategy, label_of
+from simcollectives.units import format_bytes
+
+TRAINING_ROW_KEYS = (
+    "strategy",
+    "options",
+    "label",
+    "point",
+    "model",
+    "world_size",
+    "micro_batch",
+    "sequence",
+    "accumulation",
+    "step_seconds",
+    "compute_seconds",
+    "communication_seconds",
+    "exposed_seconds",
+    "waiting_seconds",
+    "idle_seconds",
+    "overlap",
+    "efficiency",
+    "mfu",
+    "hfu",
+    "tokens_per_second",
+    "peak_bytes",
+    "memory",
+    "device_memory_bytes",
+    "fits",
+    "sent_bytes",
+    "sent_bytes_total",
+    "parameter_bytes",
+    "gradient_bytes",
+    "optimizer_bytes",
+    "bucket_bytes",
+    "activation_bytes",
+    "model_state_bytes",
+    "collective_count",
+    "algorithms",
+    "collectives",
+)
+"""The keys of a row, in order: SI units; ``fits`` is None where the device's memory is not known."""
+
+
+@dataclass
+class TrainingEvaluator:
+    """Simulates a scenario's steps. ``warnings`` collects what strategies and models warn of."""
+
+    scenario: TrainingScenario
+    warnings: dict[str, None] = field(default_factory=dict)
+    reasons: dict[str, None] = field(default_factory=dict)
+    _values: dict[Hashable, dict[str, Any]] = field(default_factory=dict)
+    _pricers: dict[Hashable, Pricer] = field(default_factory=dict)
+
+    @property
+    def metrics(self) -> Mapping[str, Kind]:
+        """The metrics of a step, with their units."""
+        return TRAINING_METRICS
+
+    def label(self, run: Selector) -> str:
+        """Return what a step is called."""
+        return label_of(find_strategy(run.entry.name), options_at(run.entry, run.point))
+
+    def quantum(self, key: str) -> int | None:
+        """No key has whole multiples only."""
+        del key
+        return None
+
+    def kind(self, key: str) -> Kind | None:
+        """Return what kind of value a key of a point takes; None for the options of strategies."""
+        return TRAINING_KEYS.get(key) or kind_of(key)
+
+    def lack(self, metric: str) -> str:
+        """Return why a step may lack a metric."""
+        if metric in ("mfu", "hfu"):
+            return "not known, since the device's peak is not, or the step takes no time"
+        return "not defined, since nothing is communicated" if metric == "overlap" else "not defined"
+
+    def row(self, entry: AlgorithmEntry, point: Point) -> tuple[dict[str, Any], Step]:
+        """Return one row of the result, and its step.
+
+        Raises:
+            InputError: it cannot be simulated.
+            ScheduleError: a bug in a strategy.
+        """
+        mine = restricted(point, entry)
+        step = self.step(entry, mine)
+        values = self._values[_key(entry, mine)] = self._measure(entry, mine, step)
+        return {**values, "point": mine}, step
+
+    def values(self, entry: AlgorithmEntry, point: Point) -> dict[str, Any]:
+        """Return the metrics of one step, and what describes it. Raises as `row` does."""
+        mine = restricted(point, entry)
+        if _key(entry, mine) not in self._values:
+            self.row(entry, mine)
+        return self._values[_key(entry, mine)]
+
+    def seconds(self, entry: AlgorithmEntry, point: Point) -> float:
+        """Return the time of one step. Raises as `row` does."""
+        return float(self.values(entry, point)["step_seconds"])
+
+    def step(self, entry: AlgorithmEntry, point: Point) -> Step:
+        """Simulate one step. Raises as `row` does."""
+        settings = settings_at(self.scenario.training, point)
+        try:
+            cluster = build_cluster(self.scenario.cluster, point)
+            training = build_training(settings, cluster)
+            options = options_at(entry, point)
+            pricer = self._pricer(cluster, settings, entry, point)
+            step = simulate_step(training, entry.name, options, pricer=pricer)
+        except (InputError, MemoryError) as error:
+            raise self._placed(error, entry, point) from error
+        self.warnings.update(dict.fromkeys(step.warnings))
+        return step
+
+    def _pricer(self, cluster: Cluster, settings: TrainingSettings, entry: AlgorithmEntry, point: Point) -> Pricer:
+        """Return what prices collectives; those of one cluster and the same algorithms share their prices."""
+        choices = choices_at(settings, entry, point)
+        key = repr((cluster, sorted((name, one, sorted(options.items())) for name, (one, options) in choices.items())))
+        if key not in self._pricers:
+            self._pricers[key] = Pricer(cluster, choices)
+        return self._pricers[key]
+
+    def _measure(self, entry: AlgorithmEntry, point: Point, step: Step) -> dict[str, Any]:
+        settings = settings_at(self.scenario.training, point)
+        training, cluster = step.training, step.training.cluster
+        workload = workload_of(settings)
+        flops = model_flops(settings.model, workload)
+        peak = peak_flops(cluster, settings.precision.compute) or 0.0
+        tokens = workload.tokens * settings.accumulation
+        held = step.most_bytes
+        capacity = cluster.device.memory_bytes
+        fits = None if capacity is None else step.peak_bytes <= capacity
+        label = label_of(find_strategy(entry.name), step.options)
+        if fits is False and capacity is not None:
+            peak_text, over = format_bytes(step.peak_bytes), format_bytes(step.peak_bytes - capacity)
+            what = f"{peak_text} at the peak, {over} more than the device's {format_bytes(capacity)}"
+            where = f" at {point_text(point)}" if point else ""
+            self.warnings[f"{label}{where} does not fit: {what}"] = None
+        used = dict.fromkeys(f"{one.kind} {one.algorithm} ({one.engine})" for one in step.collectives)
+        self.reasons.update(dict.fromkeys(f"priced: {text}" for text in used))
+        return {
+            "strategy": step.strategy,
+            "options": dict(step.options),
+            "label": label,
+            "model": settings.model.name,
+            "world_size": training.world_size,
+            "micro_batch": settings.micro_batch,
+            "sequence": workload.sequence,
+            "accumulation": settings.accumulation,
+            **{name: getattr(step, name) for name in TRAINING_METRICS if hasattr(step, name)},
+            "mfu": utilisation(flops.model * settings.accumulation, step.step_seconds, peak),
+            "hfu": utilisation(flops.hardware * settings.accumulation, step.step_seconds, peak),
+            "tokens_per_second": tokens * training.world_size / step.step_seconds if step.step_seconds else None,
+            "memory": dict(step.memory),
+            "device_memory_bytes": capacity,
+            "fits": fits,
+            "sent_bytes": dict(step.sent_bytes),
+            "sent_bytes_total": sum(step.sent_bytes.values()),
+            "parameter_bytes": held.get(PARAMETERS, 0),
+            "gradient_bytes": held.get(GRADIENTS, 0),
+            "optimizer_bytes": held.get(OPTIMIZER, 0),
+            "bucket_bytes": held.get("buckets", 0),
+            "activation_bytes": held.get(ACTIVATIONS, 0),
+            "model_state_bytes": sum(held.get(item, 0) for item in MODEL_STATES),
+            "collective_count": len(step.collectives),
+            "algorithms": ", ".join(used),
+            "collectives": [asdict(one) for one in step.collectives],
+        }
+
+    def _placed(self, error: InputError | MemoryError, entry: AlgorithmEntry, point: Point) -> InputError:
+        """Return an error that says which strategy and point it is about."""
+        where = f"at {point_text(point)}: " if point else ""
+        too_large = "the memory of this computer is too small for it; take a smaller model"
+        messages = [problem.message for problem in error.problems] if isinstance(error, InputError) else [too_large]
+        return InputError([Problem(entry.place, f"{where}{one}", entry.line) for one in messages], self.scenario.file)
+
+
+def _key(entry: AlgorithmEntry, point: Point) -> Hashable:
+    return entry.label, frozenset(point.items())

@@ -1,0 +1,186 @@
+"""The section ``training:``, checked against models, strategies and algorithms."""
+
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Any
+
+from simcollectives.algorithms import find_algorithm, resolve_options
+from simcollectives.engines import DTYPES
+from simcollectives.errors import InputError
+from simcollectives.interop.huggingface import read_model
+from simcollectives.metrics import COLLECTIVES
+from simcollectives.scenario.context import Context, unknown_key
+from simcollectives.scenario.places import Path, place_text
+from simcollectives.scenario.schema_values import Reference
+from simcollectives.scenario.training.naming import written_options
+from simcollectives.scenario.training.schema import (
+    ConfigModel,
+    OptimizerModel,
+    TensorModel,
+    TrainingModel,
+    UniformModel,
+)
+from simcollectives.scenario.training.types import TrainingSettings
+from simcollectives.scenario.types import AlgorithmEntry
+from simcollectives.training.catalogue import load_model
+from simcollectives.training.model import Model, Parameter
+from simcollectives.training.plain import tensor_model, uniform_model
+from simcollectives.training.pricing import Choice
+from simcollectives.training.setup import OPTIMIZERS, Optimizer, Precision
+from simcollectives.training.strategies.table import find_strategy, label_of
+
+PATH: Path = ("training",)
+
+
+def load_training(context: Context, value: Any) -> TrainingSettings | None:
+    """Return the settings of a training step, without strategies that do not exist; None where nothing is left."""
+    parsed = context.validate(PATH, value, TrainingModel)
+    if parsed is None:
+        return None
+    before = len(context.problems)
+    model, notes = _model(context, parsed.model)
+    entries = _entries(context, parsed)
+    choices = _choices(context, parsed.collectives or {})
+    precision = _precision(parsed)
+    if (parsed.mfu is None) == (parsed.layer_seconds is None):
+        context.add(PATH, "compute takes its time from mfu, or from layer_seconds; write one of them, such as mfu: 45%")
+    if parsed.mfu is not None and not 0 < parsed.mfu <= 1:
+        context.add((*PATH, "mfu"), f"{parsed.mfu:.6g} is not a share of the peak; write more than 0% and at most 100%")
+    layers = {} if model is None else _layer_seconds(context, parsed, model)
+    if model is None or not entries or len(context.problems) > before:
+        return None
+    return TrainingSettings(
+        model=model,
+        strategies=tuple(entries),
+        sequence=parsed.sequence,
+        micro_batch=parsed.micro_batch,
+        accumulation=parsed.accumulation,
+        train_batch=parsed.train_batch,
+        precision=precision,
+        optimizer=_optimizer(parsed.optimizer, precision),
+        mfu=parsed.mfu,
+        layer_seconds=layers,
+        recomputation=parsed.recomputation,
+        attention_kernel=parsed.attention_kernel,
+        attention_flops=parsed.attention_flops,
+        iteration=parsed.step,
+        slow=parsed.slow or {},
+        choices=choices,
+        notes=notes,
+    )
+
+
+def _model(context: Context, written: Any) -> tuple[Model | None, tuple[str, ...]]:
+    path = (*PATH, "model")
+    try:
+        if isinstance(written, UniformModel):
+            return _uniform(written), ()
+        if isinstance(written, TensorModel):
+            return tensor_model("tensors", [Parameter(name, tuple(s)) for name, s in written.tensors.items()]), ()
+        if isinstance(written, ConfigModel):
+            file = FilePath(context.document.source).parent / written.config
+            built = read_model(file)
+            assumed = ", ".join(f"{field} {value}" for field, value in built.assumed)
+            notes = (f"{file.name} leaves out {assumed}: the defaults of transformers are taken",) if assumed else ()
+            return built.model, (*built.warnings, *notes)
+        return load_model(written), ()
+    except InputError as error:
+        context.add_error((*path, "config") if isinstance(written, ConfigModel) else path, error)
+    return None, ()
+
+
+def _uniform(written: UniformModel) -> Model:
+    parameters = written.parameters
+    if parameters != int(parameters):
+        raise InputError(f"{parameters!r} is not a number of parameters; write a whole number, such as 1.3e9")
+    return uniform_model(int(parameters), written.layers, written.tensors_per_layer)
+
+
+def _entries(context: Context, parsed: TrainingModel) -> list[AlgorithmEntry]:
+    if (parsed.strategy is None) == (parsed.strategies is None):
+        what = "strategy and strategies cannot stand together" if parsed.strategy else "no strategy is named"
+        context.add(PATH, f"{what}; write strategy: ddp, or strategies: [ddp, all_reduce_once]")
+        return []
+    written = {(*PATH, "strategy"): parsed.strategy} if parsed.strategy is not None else {}
+    paths: dict[Path, Reference | None] = dict(written)
+    for index, one in enumerate(parsed.strategies or ()):
+        paths[(*PATH, "strategies", index)] = one
+    entries: list[AlgorithmEntry] = []
+    seen: dict[str, Path] = {}
+    for path, reference in paths.items():
+        entry = None if reference is None else _entry(context, path, reference)
+        if entry is None:
+            continue
+        if entry.label in seen:
+            context.add(path, f"{entry.label} is listed twice, first at [{seen[entry.label][-1]}]; keep one")
+            continue
+        seen[entry.label] = path
+        entries.append(entry)
+    return entries
+
+
+def _entry(context: Context, path: Path, reference: Reference) -> AlgorithmEntry | None:
+    try:
+        strategy = find_strategy(reference.name)
+    except InputError as error:
+        context.add_error(path, error)
+        return None
+    try:
+        options = written_options(reference.name, reference.options)
+    except InputError as error:
+        for problem in error.problems:
+            context.add((*path, reference.name, problem.place), problem.message)
+        return None
+    given = {name: options[name] for name in reference.options}
+    return AlgorithmEntry(
+        reference.name, given, label_of(strategy, options), place_text(path), context.document.line(path)
+    )
+
+
+def _choices(context: Context, written: Mapping[str, Reference]) -> dict[str, Choice]:
+    choices: dict[str, Choice] = {}
+    for collective, reference in written.items():
+        path = (*PATH, "collectives", collective)
+        if collective not in COLLECTIVES:
+            context.add(path, unknown_key(collective, list(COLLECTIVES)), unusable=True)
+            continue
+        try:
+            algorithm = find_algorithm(collective, reference.name)
+            choices[collective] = reference.name, resolve_options(algorithm, reference.options)
+        except InputError as error:
+            context.add_error(path, error)
+    return choices
+
+
+def _precision(parsed: TrainingModel) -> Precision:
+    parameters = parsed.parameters or parsed.dtype
+    return Precision(parsed.dtype, parameters, parsed.gradients or parameters)
+
+
+def _optimizer(written: Any, precision: Precision) -> Optimizer:
+    model = written if isinstance(written, OptimizerModel) else OptimizerModel(name=written)
+    master = DTYPES[precision.parameters] < 4 if model.master is None else model.master
+    return Optimizer(model.name, OPTIMIZERS[model.name], master, model.gradient_copy)
+
+
+def _layer_seconds(context: Context, parsed: TrainingModel, model: Model) -> dict[str, tuple[float, float]]:
+    """Return the measured seconds of every layer; a problem for each that is unknown or left out."""
+    if parsed.layer_seconds is None:
+        return {}
+    path = (*PATH, "layer_seconds")
+    names = [layer.name for layer in model.layers]
+    for name in parsed.layer_seconds:
+        if name != "block" and name not in names:
+            context.add((*path, name), unknown_key(name, ["block", *names]))
+    found = {}
+    lacking = []
+    for layer in model.layers:
+        measured = parsed.layer_seconds.get(layer.name, parsed.layer_seconds.get("block") if layer.block else None)
+        if measured is None:
+            lacking.append(layer.name)
+        else:
+            found[layer.name] = measured.forward, measured.backward
+    if lacking:
+        rule = f"{', '.join(lacking[:4])}{' ...' if len(lacking) > 4 else ''} have no time"
+        context.add(path, f"{rule}; write {{forward: 0 s, backward: 0 s}} where a layer takes none")
+    return found

@@ -1,0 +1,124 @@
+"""Running a training scenario: rows for every point and strategy, then its checks, and the steps to draw."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from simcollectives.errors import InputError, Problem
+from simcollectives.scenario.build import is_free, restricted
+from simcollectives.scenario.expectations import check_expectation
+from simcollectives.scenario.keys import is_option
+from simcollectives.scenario.points import sweep_points
+from simcollectives.scenario.results import Check, PlayedStep, Row, ScenarioResult, SweepAdvice
+from simcollectives.scenario.training.evaluation import TRAINING_ROW_KEYS, TrainingEvaluator
+from simcollectives.scenario.training.types import TrainingScenario
+from simcollectives.scenario.types import AlgorithmEntry
+from simcollectives.training.advice import advise
+from simcollectives.training.timeline import StepTimeline
+
+MAX_DRAWN = 4
+"""So many rows are drawn, stream by stream, where no timeline is asked for."""
+
+MIN_ADVISED = 3
+"""Values of an option from which on a sweep has a best value with others on its sides."""
+
+MAX_KEPT_SPANS = 2_000_000
+"""So many operations of all steps are kept, about 500 MB; the others are kept without their timelines."""
+
+
+def planned_steps(scenario: TrainingScenario) -> list[tuple[AlgorithmEntry, dict[str, Any]]]:
+    """Return the rows to be, in order: point by point, and the strategies in each; none twice."""
+    found: dict[Any, tuple[AlgorithmEntry, dict[str, Any]]] = {}
+    for point in sweep_points(scenario.sweeps):
+        for entry in scenario.entries:
+            mine = restricted(point, entry)
+            found.setdefault((entry.label, frozenset(mine.items())), (entry, mine))
+    return list(found.values())
+
+
+@dataclass
+class _Collected:
+    rows: list[Row] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    steps: list[PlayedStep] = field(default_factory=list)
+    drawn: list[PlayedStep] = field(default_factory=list)
+    advice: list[SweepAdvice] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    spans: int = 0
+
+    def keep(self, played: PlayedStep) -> None:
+        """Keep the step of a row, without its timeline once too many operations are kept."""
+        self.spans += len(played.step.timeline.spans)
+        if self.spans > MAX_KEPT_SPANS:
+            bare = replace(played.step, timeline=StepTimeline((), ()))
+            played = replace(played, step=bare)
+        self.steps.append(played)
+
+
+def run_training(scenario: TrainingScenario, progress: Any = None) -> ScenarioResult:
+    """Run everything that a training scenario asks for. An interrupt (Ctrl-C) keeps what is finished.
+
+    Raises:
+        ScheduleError: a bug in a strategy.
+    """
+    evaluator = TrainingEvaluator(scenario)
+    collected = _Collected()
+    interrupted = False
+    try:
+        _collect(evaluator, collected, progress)
+    except KeyboardInterrupt:
+        interrupted = True
+    except InputError as error:
+        collected.problems += error.problems
+    return ScenarioResult(
+        scenario=scenario,
+        rows=tuple(collected.rows),
+        checks=tuple(collected.checks),
+        warnings=(*scenario.training.notes, *evaluator.warnings),
+        notes=tuple(evaluator.reasons),
+        interrupted=interrupted,
+        problems=tuple(dict.fromkeys(collected.problems)),
+        steps=tuple(collected.steps),
+        drawn=tuple(collected.drawn),
+        advice=tuple(collected.advice),
+    )
+
+
+def _collect(evaluator: TrainingEvaluator, collected: _Collected, progress: Any) -> None:
+    scenario = evaluator.scenario
+    runs = planned_steps(scenario)
+    total = len(runs) + len(scenario.expectations)
+    for number, (entry, point) in enumerate(runs, 1):
+        try:
+            row, step = evaluator.row(entry, point)
+            collected.rows.append({key: row[key] for key in TRAINING_ROW_KEYS})
+            collected.keep(PlayedStep(entry.label, row["label"], point, step))
+        except InputError as error:
+            collected.problems += error.problems
+        if progress is not None:
+            progress(number, total)
+    if collected.problems:
+        return
+    for number, expectation in enumerate(scenario.expectations, len(runs) + 1):
+        collected.checks.append(check_expectation(evaluator, expectation))
+        if progress is not None:
+            progress(number, total)
+    if len(runs) <= MAX_DRAWN and not scenario.timelines:
+        collected.drawn += collected.steps
+    for selector in scenario.timelines:
+        step = evaluator.step(selector.entry, selector.point)
+        collected.drawn.append(PlayedStep(selector.entry.label, evaluator.label(selector), selector.point, step))
+    collected.advice += _advice(scenario, collected)
+
+
+def _advice(scenario: TrainingScenario, collected: _Collected) -> list[SweepAdvice]:
+    """Return what the sweep of one option of a strategy says, if that is what was swept."""
+    if collected.spans > MAX_KEPT_SPANS or len(scenario.sweeps) != 1 or len(scenario.sweeps[0].values) != 1:
+        return []
+    key, values = next(iter(scenario.sweeps[0].values.items()))
+    found = []
+    for entry in scenario.entries:
+        if len(values) < MIN_ADVISED or not (is_option(key) and is_free(key, entry)):
+            continue
+        steps = [(one.point[key], one.step) for one in collected.steps if one.entry == entry.label]
+        found.append(SweepAdvice(entry.label, key, advise(steps)))
+    return found

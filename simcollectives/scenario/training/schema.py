@@ -1,0 +1,237 @@
+"""The shape of the section ``training:`` and of what an expectation about a step may say."""
+
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
+
+from simcollectives.engines import DTYPES
+from simcollectives.scenario.keys import POINT_KEYS
+from simcollectives.scenario.places import shown
+from simcollectives.scenario.schema import (
+    CrossoverModel,
+    ExpectationModel,
+    OrderModel,
+    PointModel,
+    RatioModel,
+    bound_fields,
+    point_properties,
+    sweep_schema,
+)
+from simcollectives.scenario.schema_cluster import AnyCluster
+from simcollectives.scenario.schema_values import (
+    Model,
+    RankFactors,
+    Ratio,
+    Reference,
+    Seconds,
+    Size,
+    custom_error,
+    reference_reader,
+)
+from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
+from simcollectives.training.setup import OPTIMIZERS
+from simcollectives.training.workload import AttentionFlops, AttentionKernel, Recomputation
+
+_REFERENCE_SCHEMA = {
+    "oneOf": [
+        {"type": "string"},
+        {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": {"type": "object"}},
+    ],
+    "description": "A strategy: its name, or {name: {option: value}}; see: simcollectives list strategies",
+    "examples": ["ddp", {"ddp": {"bucket_cap": "25 MiB"}}],
+}
+StrategyReference = Annotated[
+    Reference,
+    PlainValidator(reference_reader("strategy", "write a name such as ddp, or {ddp: {bucket_cap: 25 MiB}}")),
+    WithJsonSchema(_REFERENCE_SCHEMA),
+]
+
+
+class UniformModel(Model):
+    """So many parameters in equal layers of equal tensors."""
+
+    parameters: float = Field(description="In all", examples=[1.3e9])
+    layers: Size = Field(examples=[24])
+    tensors_per_layer: Size = Field(1, examples=[16])
+
+
+class ConfigModel(Model):
+    """A Hugging Face config.json."""
+
+    config: str = Field(min_length=1, description="A file, relative to the scenario", examples=["config.json"])
+
+
+class TensorModel(Model):
+    """A plain list of tensors in registration order."""
+
+    tensors: dict[str, list[Size]] = Field(min_length=1, examples=[{"wte.weight": [50257, 768]}])
+
+
+class OptimizerModel(Model):
+    """What an optimizer keeps for each parameter."""
+
+    name: Literal[tuple(OPTIMIZERS)] = "adam"  # type: ignore[valid-type]
+    master: bool | None = Field(None, description="A float32 copy; where parameters have 16 bits, if left out")
+    gradient_copy: bool = Field(False, description="A float32 copy of the gradients for the step")
+
+
+class PassModel(Model):
+    """Measured seconds of a layer for one micro-batch."""
+
+    forward: Seconds
+    backward: Seconds
+
+
+def _read_model(value: object) -> Any:
+    if isinstance(value, str) and value.strip():
+        return value
+    forms: dict[str, type[Model]] = {
+        "parameters": UniformModel,
+        "layers": UniformModel,
+        "config": ConfigModel,
+        "tensors": TensorModel,
+    }
+    if isinstance(value, dict):
+        for key, model in forms.items():
+            if key in value:
+                return model.model_validate(value)
+    examples = "llama-3-8b, {config: config.json}, {parameters: 1.3e9, layers: 24} or {tensors: {name: [768, 768]}}"
+    raise custom_error(f"{shown(value)} is not a model; write {examples}")
+
+
+AnyModel = Annotated[
+    Any,
+    PlainValidator(_read_model),
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"type": "string", "description": "See: simcollectives list models"},
+                *(model.model_json_schema() for model in (UniformModel, ConfigModel, TensorModel)),
+            ]
+        }
+    ),
+]
+
+
+def _read_iteration(value: object) -> int | None:
+    if value == "steady":
+        return None
+    if value == "first":
+        return 0
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000:
+        return value - 1
+    raise custom_error(f"{shown(value)} is not a step; write first, steady, or a number from 1 on")
+
+
+Iteration = Annotated[
+    Any,
+    PlainValidator(_read_iteration),
+    WithJsonSchema({"oneOf": [{"enum": ["first", "steady"]}, {"type": "integer", "minimum": 1}]}),
+]
+
+
+class TrainingModel(Model):
+    """One training step."""
+
+    model: AnyModel = Field(examples=["llama-3-8b"])
+    strategy: StrategyReference | None = Field(None, description="How it is trained")
+    strategies: list[StrategyReference] | None = Field(None, min_length=1, description="Several, to be compared")
+    sequence: Size | None = Field(None, description="Tokens of a sequence", examples=[4096])
+    micro_batch: Size = Field(1, description="Sequences of a rank in one pass")
+    accumulation: Size = Field(1, description="Micro-batches of a step")
+    train_batch: Size | None = Field(
+        None, description="Sequences of a step on all ranks; checked: micro_batch x accumulation x world size"
+    )
+    dtype: Literal[tuple(DTYPES)] = Field("bfloat16", description="Of the matrix products")  # type: ignore[valid-type]
+    parameters: Literal[tuple(DTYPES)] | None = Field(  # type: ignore[valid-type]
+        None, description="Dtype that parameters are held in; dtype, if left out"
+    )
+    gradients: Literal[tuple(DTYPES)] | None = Field(  # type: ignore[valid-type]
+        None, description="Dtype of gradients; that of parameters, if left out"
+    )
+    optimizer: Literal[tuple(OPTIMIZERS)] | OptimizerModel = "adam"  # type: ignore[valid-type]
+    mfu: Ratio | None = Field(None, description="Share of the device's peak that kernels reach", examples=["45%"])
+    layer_seconds: dict[str, PassModel] | None = Field(
+        None, description='Measured, by layer, or "block" for every block; instead of mfu'
+    )
+    recomputation: Recomputation = Field("none", description="What the backward computes again")
+    attention_kernel: AttentionKernel = Field("flash", description="Whether attention keeps its weights (eager)")
+    attention_flops: AttentionFlops = Field("full", description="Every pair of tokens, or half where it is causal")
+    step: Iteration = Field(None, description="first, steady (the default), or a number")
+    slow: RankFactors | None = Field(None, description="Factor on the compute of ranks", examples=[{"3": "120%"}])
+    collectives: dict[str, StrategyReference] | None = Field(
+        None, description="Algorithm of each collective", examples=[{"all_reduce": "hierarchical"}]
+    )
+
+
+_POINTS = ConfigDict(json_schema_extra=point_properties({**POINT_KEYS, **TRAINING_KEYS}))
+
+
+class StepSelector(PointModel):
+    """One step: a strategy of the scenario, at a point."""
+
+    model_config = _POINTS
+
+    strategy: StrategyReference | None = Field(None, description="May be left out where there is one")
+
+
+class StepOrder(OrderModel):
+    """The values of these strategies are in strictly increasing order."""
+
+    model_config = _POINTS
+    order: list[StrategyReference] = Field(min_length=2)
+    of: Literal[tuple(TRAINING_METRICS)] = "step_seconds"  # type: ignore[valid-type]
+
+
+class StepRatio(RatioModel):
+    """The metric of the first step over that of the second is within a bound."""
+
+    model_config = _POINTS
+    ratio: list[StepSelector] = Field(min_length=2, max_length=2)  # type: ignore[assignment]
+    of: Literal[tuple(TRAINING_METRICS)] = "step_seconds"  # type: ignore[valid-type]
+
+
+class StepCrossover(CrossoverModel):
+    """The step times of two strategies are equal at exactly one value of a key, which is within a bound."""
+
+    model_config = _POINTS
+    crossover: list[StrategyReference] = Field(min_length=2, max_length=2)
+
+
+class StepExpectation(ExpectationModel):
+    """What every expectation about a step may have."""
+
+    model_config = _POINTS
+
+
+def _metric_models() -> dict[str, type[ExpectationModel]]:
+    models: dict[str, type[ExpectationModel]] = {}
+    for name, kind in TRAINING_METRICS.items():
+        fields: dict[str, Any] = {name: (StepSelector, ...), **bound_fields(kind)}
+        about = f"{name} of one step is within a bound."
+        models[name] = create_model(f"Expect_step_{name}", __base__=StepExpectation, __doc__=about, **fields)
+    return models
+
+
+STEP_MODELS: dict[str, type[ExpectationModel]] = {
+    "crossover": StepCrossover,
+    "ratio": StepRatio,
+    "order": StepOrder,
+    **_metric_models(),
+}
+
+
+TrainingSweeps = Annotated[Any, WithJsonSchema(sweep_schema(TRAINING_KEYS))]
+AnyStepExpectation: Any = Union[tuple(STEP_MODELS.values())]  # noqa: UP007
+
+
+class TrainingFile(Model):
+    """A question to the simulator: a cluster, a training step, what to vary, and what is expected."""
+
+    title: str = Field(min_length=1)
+    description: str | None = None
+    cluster: AnyCluster
+    training: TrainingModel
+    sweep: TrainingSweeps | None = None
+    expect: list[AnyStepExpectation] | None = Field(None, description="What must hold")
+    timeline: StepSelector | list[StepSelector] | None = Field(None, description="Steps to draw, stream by stream")

@@ -1,0 +1,116 @@
+"""Everything that a strategy turns into a program: model, cluster, batch, precision, optimizer, times, activations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from simcollectives.cluster import Cluster
+from simcollectives.engines.job import DTYPES
+from simcollectives.training.model import Model, Parameter
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Dtypes: of the matrix products, of the parameters that the model holds, and of their gradients."""
+
+    compute: str = "bfloat16"
+    parameters: str = "bfloat16"
+    gradients: str = "bfloat16"
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """What an optimizer keeps for each parameter: ``state_bytes`` (momentum, variance) and a master copy where asked.
+
+    ``gradient_copy`` is a copy of the gradients in float32 that the step reads.
+    """
+
+    name: str = "adam"
+    state_bytes: int = 8
+    master: bool = True
+    gradient_copy: bool = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes for each parameter beside the parameter and its gradient."""
+        return self.state_bytes + (4 if self.master else 0)
+
+    def moved_bytes(self, parameter_bytes: int, gradient_bytes: int) -> int:
+        """Bytes that a step reads and writes for each parameter.
+
+        It reads states, weights and gradient; it writes states and weights, and the model's copy beside a master.
+        """
+        weights = 4 if self.master else parameter_bytes
+        copied = gradient_bytes + 4 if self.gradient_copy else 0
+        read = self.state_bytes + weights + (4 if self.gradient_copy else gradient_bytes)
+        written = self.state_bytes + weights + (parameter_bytes if self.master else 0)
+        return copied + read + written
+
+
+OPTIMIZERS: Mapping[str, int] = {"adam": 8, "adamw": 8, "momentum": 4, "sgd": 0}
+"""Bytes of state for each parameter, in float32."""
+
+
+@dataclass(frozen=True)
+class ModuleSeconds:
+    """Seconds of a module's kernels: forward, backward, and forward again where it is recomputed in the backward."""
+
+    forward: float
+    backward: float
+    recompute: float = 0.0
+
+
+@dataclass(frozen=True)
+class LayerBytes:
+    """What a layer keeps from its forward to its backward, and what it needs only while it is computed."""
+
+    kept: int = 0
+    working: int = 0
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training step to be simulated.
+
+    ``micro_batch`` are sequences of ``sequence`` tokens for each rank, ``accumulation`` micro-batches make a step.
+    ``seconds`` are by module name, ``activations`` by layer name (absent: none known). ``iteration`` counts from 0;
+    None is the steady state. ``slow`` multiplies the compute of single ranks.
+    """
+
+    model: Model
+    cluster: Cluster
+    micro_batch: int
+    sequence: int
+    seconds: Mapping[str, ModuleSeconds]
+    accumulation: int = 1
+    precision: Precision = field(default_factory=Precision)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    activations: Mapping[str, LayerBytes] = field(default_factory=dict)
+    iteration: int | None = None
+    slow: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.cluster.world_size
+
+    def parameter_dtype(self, parameter: Parameter) -> str:
+        """The dtype that a parameter is held in."""
+        return parameter.dtype or self.precision.parameters
+
+    def gradient_dtype(self, parameter: Parameter) -> str:
+        """The dtype of its gradient: the parameter's own where it has one."""
+        return parameter.dtype or self.precision.gradients
+
+    def gradient_bytes(self, parameter: Parameter) -> int:
+        """Bytes of its gradient."""
+        return parameter.elements * DTYPES[self.gradient_dtype(parameter)]
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of all parameters."""
+        return sum(p.elements * DTYPES[self.parameter_dtype(p)] for p in self.model.parameters)
+
+    def memory_seconds(self, moved_bytes: float) -> float:
+        """Seconds that a kernel needs which only moves bytes; none where the device's memory bandwidth is not known."""
+        bandwidth = self.cluster.device.memory_bandwidth
+        return moved_bytes / bandwidth if bandwidth else 0.0

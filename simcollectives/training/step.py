@@ -1,0 +1,184 @@
+"""Simulate one training step, and say what it is made of."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from simcollectives.training.pricing import Choice, Pricer
+from simcollectives.training.program import Program
+from simcollectives.training.setup import Training
+from simcollectives.training.strategies.table import find_strategy, resolve_strategy_options
+from simcollectives.training.streams import play
+from simcollectives.training.timeline import Span, StepTimeline, most_of_each, peak, total, union, without
+
+
+@dataclass(frozen=True)
+class IssuedCollective:
+    """One collective of a step, as rank 0 issued it; times in seconds from the start of the step."""
+
+    kind: str
+    name: str
+    group: str
+    group_size: int
+    elements: int
+    dtype: str
+    bytes: int
+    micro_batch: int
+    phase: str
+    start: float
+    end: float
+    algorithm: str
+    engine: str
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One training step of rank 0. step_seconds = compute_seconds + exposed_seconds + idle_seconds.
+
+    ``overlap`` is the share of the communication that compute hides; None where nothing is communicated. ``memory`` is
+    what stands at the peak, in bytes, and sums to ``peak_bytes``. ``sent_bytes`` are by kind of collective, of the rank
+    that sends most.
+    """
+
+    strategy: str
+    options: Mapping[str, Any]
+    training: Training
+    step_seconds: float
+    compute_seconds: float
+    communication_seconds: float
+    exposed_seconds: float
+    waiting_seconds: float
+    idle_seconds: float
+    memory: Mapping[str, int]
+    peak_bytes: int
+    peak_seconds: float
+    sent_bytes: Mapping[str, int]
+    collectives: tuple[IssuedCollective, ...]
+    timeline: StepTimeline
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def most_bytes(self) -> Mapping[str, int]:
+        """The most that each item of the memory takes at any time."""
+        return most_of_each(self.timeline.memory)
+
+    @property
+    def overlap(self) -> float | None:
+        """Share of the communication that runs beside compute."""
+        return 1 - self.exposed_seconds / self.communication_seconds if self.communication_seconds > 0 else None
+
+    @property
+    def efficiency(self) -> float | None:
+        """Compute over step; None where the step takes no time."""
+        return self.compute_seconds / self.step_seconds if self.step_seconds > 0 else None
+
+
+def simulate_step(
+    training: Training,
+    strategy: str,
+    options: Mapping[str, Any] | None = None,
+    choices: Mapping[str, Choice] | None = None,
+    pricer: Pricer | None = None,
+) -> Step:
+    """Simulate one step.
+
+    ``choices`` names the algorithm and its options for a kind of collective; a ``pricer`` that was used before, on the
+    same cluster, knows what it has already priced.
+
+    Raises:
+        InputError: an unknown strategy or option; all errors at once.
+        ScheduleError: a bug in a strategy.
+    """
+    found = find_strategy(strategy)
+    resolved = resolve_strategy_options(found, options)
+    if pricer is None:
+        pricer = Pricer(training.cluster, {**(choices or {}), **found.choices(resolved)})
+    program = found.program(training, resolved)
+    timeline = play(_programs(program, training), pricer)
+    spans = timeline.of_rank(0)
+    most = peak(timeline.memory)
+    sent: Counter[str] = Counter()
+    for span in spans:
+        if span.operation.call is not None and span.price is not None:
+            sent[span.operation.call.kind] += span.price.sent_bytes
+    end = max((span.end for span in spans), default=0.0)
+    return Step(
+        strategy=found.name,
+        options=resolved,
+        training=training,
+        step_seconds=end,
+        **_seconds(spans, end),
+        memory=most.items,
+        peak_bytes=most.bytes,
+        peak_seconds=most.time,
+        sent_bytes=dict(sent),
+        collectives=tuple(_issued(program, spans)),
+        timeline=timeline,
+        warnings=found.warnings(training, resolved),
+    )
+
+
+def _programs(program: Program, training: Training) -> dict[int, Program]:
+    """One program for rank 0, and for one rank of every other speed: those of one speed are alike."""
+    others = {training.slow.get(0, 1.0): 0}
+    for rank, factor in sorted(training.slow.items()):
+        others.setdefault(factor, rank)
+    if len(training.slow) < training.world_size:
+        others.setdefault(1.0, next(rank for rank in range(training.world_size) if rank not in training.slow))
+    return {rank: _slower(program, factor) for factor, rank in others.items()}
+
+
+def _slower(program: Program, factor: float) -> Program:
+    if factor == 1:
+        return program
+    slowed = tuple(
+        replace(operation, seconds=operation.seconds * factor) if operation.kind == "compute" else operation
+        for operation in program.operations
+    )
+    return replace(program, operations=slowed)
+
+
+def _seconds(spans: tuple[Span, ...], end: float) -> dict[str, float]:
+    compute = union((span.start, span.end) for span in spans if span.operation.kind == "compute")
+    collectives = [span for span in spans if span.operation.kind == "collective"]
+    running = union((span.begins, span.end) for span in collectives)
+    taking = union((span.start, span.end) for span in collectives)
+    waiting = union((span.start, span.begins) for span in collectives)
+    exposed = without(taking, compute)
+    busy = union([*compute, *taking])
+    return {
+        "compute_seconds": total(compute),
+        "communication_seconds": total(taking),
+        "exposed_seconds": total(exposed),
+        "waiting_seconds": total(without(without(waiting, running), compute)),
+        "idle_seconds": total(without([(0.0, end)] if end > 0 else [], busy)),
+    }
+
+
+def _issued(program: Program, spans: tuple[Span, ...]) -> list[IssuedCollective]:
+    by_operation = {id(span.operation): span for span in spans}
+    found = []
+    for operation in program.operations:
+        call = operation.call
+        if call is None:
+            continue
+        span = by_operation[id(operation)]
+        found.append(
+            IssuedCollective(
+                kind=call.kind,
+                name=operation.name,
+                group=call.group,
+                group_size=call.group_size,
+                elements=call.elements,
+                dtype=call.dtype,
+                bytes=call.bytes,
+                micro_batch=operation.micro_batch,
+                phase=operation.phase,
+                start=span.begins,
+                end=span.end,
+                algorithm=span.price.algorithm if span.price else "none",
+                engine=span.price.engine if span.price else "none",
+            )
+        )
+    return found

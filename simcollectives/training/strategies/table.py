@@ -1,0 +1,74 @@
+"""The table of strategies."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from simcollectives.algorithms import Option
+from simcollectives.errors import InputError, Problem, show_value, suggestion
+from simcollectives.training.strategies import all_reduce_once, ddp, parameter_server
+from simcollectives.training.strategies.types import Strategy
+from simcollectives.units import QUANTITIES
+
+STRATEGIES: tuple[Strategy, ...] = (
+    ddp.STRATEGY,
+    all_reduce_once.STRATEGY,
+    parameter_server.STRATEGY,
+)
+
+
+def find_strategy(name: str) -> Strategy:
+    """Look a strategy up by name.
+
+    Raises:
+        InputError: there is none of that name; the message names those there are.
+    """
+    known = {strategy.name: strategy for strategy in STRATEGIES}
+    if name in known:
+        return known[name]
+    remedy = suggestion(name, list(known), "there are")
+    raise InputError([Problem("strategy", f"{show_value(name)} is not a strategy; {remedy}")])
+
+
+def label_of(strategy: Strategy, options: Mapping[str, Any]) -> str:
+    """Return the strategy with its options that are not defaults.
+
+    >>> label_of(find_strategy("ddp"), resolve_strategy_options(find_strategy("ddp"), {"bucket_cap": 25e6}))
+    'ddp (bucket_cap: 25 MB)'
+    """
+    shown = []
+    for option in strategy.options:
+        value = options[option.name]
+        if value != option.default:
+            shown.append(f"{option.name}: {_value_text(option, value)}")
+    return f"{strategy.name} ({', '.join(shown)})" if shown else strategy.name
+
+
+def _value_text(option: Option, value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_value_text(option, one) for one in value)}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if option.quantity is None else QUANTITIES[option.quantity].format(value)
+
+
+def resolve_strategy_options(strategy: Strategy, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return all options of a strategy: those given, checked, and defaults for the rest.
+
+    Raises:
+        InputError: unknown options or wrong values, all at once.
+    """
+    known = {option.name: option for option in strategy.options}
+    resolved = {name: option.default for name, option in known.items()}
+    problems = []
+    for name, value in (given or {}).items():
+        if name not in known:
+            rule = f"{strategy.name} has no option {show_value(name)}"
+            problems.append(Problem(str(name), f"{rule}; {suggestion(name, list(known), 'it has')}"))
+            continue
+        try:
+            resolved[name] = known[name].check(value)
+        except ValueError as error:
+            problems.append(Problem(str(name), f"{strategy.name}: {error}"))
+    if problems:
+        raise InputError(problems)
+    return resolved

@@ -1,0 +1,65 @@
+"""What a strategy is: a name, options, and the program that it makes of a training step."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simcollectives.algorithms.types import Option
+from simcollectives.errors import UnitError
+from simcollectives.training.program import Program
+from simcollectives.training.setup import Training
+from simcollectives.units import parse_bytes
+
+Options = Mapping[str, Any]
+
+
+def no_warnings(_training: Training, _options: Options) -> tuple[str, ...]:
+    """Warn of nothing."""
+    return ()
+
+
+def no_choices(_options: Options) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Leave the algorithms of all collectives to the scenario."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to train.
+
+    ``program(training, options)`` writes the step of one rank. ``warnings`` are about options that do little or harm.
+    ``choices(options)`` are the algorithms of collectives that the strategy itself decides.
+    """
+
+    name: str
+    summary: str
+    reference: str
+    program: Callable[[Training, Options], Program]
+    options: tuple[Option, ...] = ()
+    warnings: Callable[[Training, Options], tuple[str, ...]] = no_warnings
+    choices: Callable[[Options], Mapping[str, tuple[str, Mapping[str, Any]]]] = no_choices
+
+
+def flag(name: str, default: bool, summary: str) -> Option:
+    """Return an option that is true or false."""
+
+    def check(value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"{value!r} is not valid; write true or false")
+        return value
+
+    return Option(name, default, summary, check)
+
+
+def byte_limit(value: Any) -> float:
+    """Return bytes of a limit: "25 MiB", or a number of bytes from Python.
+
+    Raises:
+        ValueError: neither.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
+        return float(value)
+    try:
+        return parse_bytes(value)
+    except UnitError as error:
+        raise ValueError(error.problems[0].message) from None
