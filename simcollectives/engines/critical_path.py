@@ -131,7 +131,11 @@ def _back(timed: TimedRound, entered: FloatArray, rank: int, path: Path) -> int:
 
 
 def critical_path(job: Job, segments: Sequence[Segment], clock: FloatArray | None, seconds: float) -> Parts:
-    """Split ``seconds`` into parts along a critical path that ends at the last rank of ``clock``."""
+    """Split ``seconds`` into parts along a critical path that ends at the last rank of ``clock``.
+
+    Raises:
+        ScheduleError: the path does not explain the seconds.
+    """
     path = _stationary(job, segments, seconds)
     if path is None:
         path = Path(job.full_cluster)
