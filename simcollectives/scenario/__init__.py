@@ -5,6 +5,7 @@
 
 from simcollectives.scenario.json_schema import json_schema
 from simcollectives.scenario.loading import load_scenario
+from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.results import Check, MeasuredComparison, ScenarioResult
 from simcollectives.scenario.running import Progress, run_scenario
 from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
@@ -14,6 +15,7 @@ __all__ = [
     "AnyScenario",
     "Check",
     "MeasuredComparison",
+    "NumericsScenario",
     "Progress",
     "Scenario",
     "ScenarioResult",

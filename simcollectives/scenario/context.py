@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from simcollectives.errors import InputError, Problem, UnitError, nearest, suggestion
 from simcollectives.scenario.keys import METRICS
+from simcollectives.scenario.numerics.keys import NUMERICS_METRICS
 from simcollectives.scenario.places import Path, place_text, printable, shown
 from simcollectives.scenario.training.keys import TRAINING_METRICS
 from simcollectives.scenario.yaml_text import Document
@@ -26,6 +27,10 @@ EXAMPLES: Mapping[str, str] = {
     "collective": "collective: {name: all_reduce, algorithms: [ring, tree]}",
     "name": "name: all_reduce",
     "training": "training: {model: llama-3-8b, strategy: ddp, sequence: 4096, mfu: 45%}",
+    "numerics": "numerics: {algorithm: ring, steps: 200}",
+    "record": "record: [1, 10, 50, 200]",
+    "shards": "shards: [100, 60, 60, 36]",
+    "variants": "variants: {correct: {}, no all-reduce: {mistake: no_all_reduce}}",
     "model": "model: llama-3-8b",
     "strategies": "strategies: [ddp, all_reduce_once]",
     "device": "device: {peak: {bfloat16: 989 TFLOP/s}, memory: 80 GB, memory_bandwidth: 3350 GB/s}",
@@ -73,6 +78,11 @@ _OF_TRAINING: Mapping[str, str] = {
     "ratio": "ratio: [{strategy: ddp}, {strategy: all_reduce_once}]",
     "crossover": "crossover: [ddp, all_reduce_once]",
     "order": "order: [ddp, all_reduce_once]",
+}
+_OF_NUMERICS: Mapping[str, str] = {
+    **{f"expect.{metric}": f"{metric}: {{variant: correct}}" for metric in NUMERICS_METRICS},
+    "ratio": "ratio: [{variant: no all-reduce}, {variant: correct}]",
+    "order": "order: [correct, no all-reduce]",
 }
 
 
@@ -221,7 +231,8 @@ class Context:
         """Return how what stands at a path may be written: the key with a value, or an item of its list."""
         keys = [part for part in path if isinstance(part, str)]
         key, parent = keys[-1], keys[-2] if len(keys) > 1 else ""
-        known = {**EXAMPLES, **_OF_TRAINING} if "training" in self.document.data else EXAMPLES
+        of = {"training": _OF_TRAINING, "numerics": _OF_NUMERICS}
+        known = {**EXAMPLES, **next((of[word] for word in of if word in self.document.data), {})}
         example = known.get(f"{parent}.{key}", known.get(key, f"{key}: ..."))
         if isinstance(path[-1], str) or "[" not in example:
             return example

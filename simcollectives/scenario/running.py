@@ -11,6 +11,8 @@ from simcollectives.scenario.build import build_cluster, options_at, restricted
 from simcollectives.scenario.evaluation import Evaluator
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import point_text
+from simcollectives.scenario.numerics.running import run_numerics_scenario
+from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.results import ROW_KEYS, Check, MeasuredComparison, Row, ScenarioResult
 from simcollectives.scenario.training.running import run_training
@@ -53,6 +55,8 @@ def run_scenario(scenario: AnyScenario, progress: Progress | None = None) -> Sce
     """
     if isinstance(scenario, TrainingScenario):
         return run_training(scenario, progress)
+    if isinstance(scenario, NumericsScenario):
+        return run_numerics_scenario(scenario, progress)
     evaluator = Evaluator(scenario)
     collected = _Collected()
     interrupted = False
