@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -283,12 +283,20 @@ def explain(detail: ErrorDetails, example: str) -> str:
 
 def _known_keys(model: type[BaseModel] | None, location: tuple[int | str, ...]) -> list[str]:
     """Return the keys of the model that holds the last entry of a location."""
+    named = False
     for part in location[:-1]:
-        if isinstance(part, int) or model is None:
+        if isinstance(part, int) or model is None or named:
+            named = False
             continue
         field_ = next((f for name, f in model.model_fields.items() if (f.alias or name) == part), None)
         model = None if field_ is None else _model_in(field_.annotation)
+        named = field_ is not None and _is_mapping(field_.annotation)
     return [] if model is None else [f.alias or name for name, f in model.model_fields.items()]
+
+
+def _is_mapping(annotation: Any) -> bool:
+    """Whether a field holds models by names that are the file's own."""
+    return get_origin(annotation) is dict or any(map(_is_mapping, get_args(annotation)))
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -3,8 +3,8 @@
 import itertools
 from typing import Any
 
+from simcollectives.algorithms import find_algorithm
 from simcollectives.cluster import Cluster
-from simcollectives.errors import InputError
 from simcollectives.scenario.build import build_cluster
 from simcollectives.scenario.context import Context
 from simcollectives.scenario.load_cluster import load_cluster
@@ -15,7 +15,7 @@ from simcollectives.scenario.numerics.schema import NO_MISTAKE, VARIANT_MODELS, 
 from simcollectives.scenario.numerics.types import NumericsScenario, NumericsSettings
 from simcollectives.scenario.places import Path, place_text
 from simcollectives.scenario.schema_values import Reference
-from simcollectives.scenario.types import EMPTY, AlgorithmEntry, Sweep
+from simcollectives.scenario.types import EMPTY, AlgorithmEntry
 from simcollectives.training.numerics import Network, NumericsPlan, problems_of
 
 PATH: Path = ("numerics",)
@@ -35,9 +35,8 @@ def load_numerics_scenario(context: Context, data: dict[str, Any]) -> NumericsSc
     settings, valid = _load_numerics(context, data["numerics"], built)
     namer = None
     if settings is not None:
-        sweeps = [Sweep({"step": settings.record})]
         fits = Recorded(settings.record) if valid else None
-        namer = VariantNamer(context, StepTable(cluster), sweeps, fits, settings=settings)
+        namer = VariantNamer(context, StepTable(cluster), (), fits, settings=settings)
     expectations = load_expectations(context, data["expect"], namer, VARIANT_LANGUAGE) if "expect" in data else ()
     if settings is None or cluster is None or texts["title"] is None:
         return None
@@ -97,11 +96,9 @@ def _plan(
 
     reference: Reference = written("algorithm") or Reference("ring")
     where = _where(path, section, variant, "algorithm")
-    try:
-        options = checked_options(context, (*where, reference.name), "all_reduce", reference)
-    except InputError as error:
-        context.add_error(where, error)
+    if context.take(where, lambda: find_algorithm("all_reduce", reference.name)) is None:
         return None
+    options = checked_options(context, (*where, reference.name), "all_reduce", reference)
     if options is None:
         return None
     bucket = written("bucket")
@@ -134,7 +131,7 @@ def _check(
     for problem in problems_of(plan, record, cluster):
         key = _KEYS.get(problem.place, problem.place)
         if key == "world_size":
-            context.add(("cluster",), problem.message)
+            context.add(("cluster",), f"number of ranks: {problem.message}")
             continue
         known = key if key in NumericsModel.model_fields else "algorithm"
         context.add(_where(path, section, variant, known), problem.message)

@@ -54,7 +54,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class VariantNamer(BaseNamer):
-    """Names in a numerics scenario; what `sweeps` varies is the recorded step."""
+    """Names in a numerics scenario."""
 
     settings: NumericsSettings = field(kw_only=True)
 
@@ -82,6 +82,16 @@ class VariantNamer(BaseNamer):
         """Variants have no options."""
         del name
         return dict(options)
+
+    def complete(self, path: Path, point: Point, entries: Sequence[AlgorithmEntry], along: str = "") -> Point | None:
+        """Return a point with its step, which need not be named where one is recorded, or note that it has none."""
+        del entries, along
+        record = self.settings.record
+        if "step" in point or len(record) == 1:
+            return {"step": record[0], **point}
+        steps = listing([str(step) for step in record], 5)
+        self.context.add(path, f"nothing says which step is meant; write step: with one of {steps}")
+        return None
 
     def selector(
         self, path: Path, reference: Reference | None, raw: Mapping[str, Any], own: Collection[str], shared: Point
