@@ -195,8 +195,8 @@ def test_execute_names_every_array_that_does_not_fit() -> None:
     assert "array 2 has dtype float32, array 0 has float64" in found[1]
 
 
-@pytest.mark.parametrize("dtype", ["float128", "uint16", "complex128", "bool", "object", "U3"])
-def test_execute_takes_seven_dtypes(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["float128", "int16", "complex128", "bool", "object", "U3"])
+def test_execute_takes_what_numpy_has_of_them(dtype: str) -> None:
     found = problems([np.zeros(2, dtype=dtype)] * 2)
     assert "is not supported; use one of: float64, float32, float16, int64, int32, int8, uint8" in found[0]
 

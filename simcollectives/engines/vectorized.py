@@ -21,14 +21,14 @@ from simcollectives.engines.durations import alone_seconds, shared_end
 from simcollectives.engines.job import Job
 from simcollectives.engines.ring_phase import RingPhase
 from simcollectives.engines.run import Parts
-from simcollectives.engines.timed_round import Timer, add_bytes
+from simcollectives.engines.timed_round import Timer
 from simcollectives.schedule.types import IntArray, Phase, Regular
 
 KEPT_BYTES = 32 << 20
 """Rounds are kept for the way back along the critical path as far as they fit in this."""
 
 LEAST_SPACING = 16
-"""Rounds of a segment, at least."""
+"""Rounds of a segment, at least, if they fit in ``KEPT_BYTES``."""
 
 
 def refusal(job: Job) -> str | None:
@@ -86,7 +86,8 @@ class _Walk:
         self.clock: FloatArray | None = None if ideal else job.conditions.starts(self.devices)
         self.segments: list[Segment] = []
         self.sent: IntArray = np.zeros((len(job.full_cluster.levels), self.devices), dtype=np.int64)
-        self.spacing = max(isqrt(job.schedule.rounds) + 1, LEAST_SPACING)
+        # A round takes up to six numbers a device.
+        self.spacing = max(isqrt(job.schedule.rounds) + 1, min(LEAST_SPACING, KEPT_BYTES // (48 * self.devices)))
         self.timer = Timer(job)
         self.kept: deque[ArraySegment] = deque()
         self.kept_bytes = 0
@@ -138,8 +139,7 @@ class _Walk:
         for first in range(0, phase.steps, self.spacing):
             count = min(self.spacing, phase.steps - first)
             segment = ArraySegment(phase, first, count, self.rounds + first, clock, self.timer)
-            segment.played, clock = segment.play()
-            add_bytes(self.sent, (timed for _, timed in segment.played))
+            segment.played, clock = segment.play(self.sent)
             self.segments.append(segment)
             self._keep(segment)
         self.clock = clock
