@@ -10,9 +10,9 @@ import pytest
 
 from simcollectives.cluster import Cluster, Link
 from simcollectives.engines import DTYPES, Job, contributions, execute, make_job, verify, verify_job
+from simcollectives.engines.bytes_sent import count_bytes_sent
 from simcollectives.engines.contributions import counted
 from simcollectives.engines.data import held_bytes, play, random_inputs
-from simcollectives.engines.job import count_bytes_sent
 from simcollectives.errors import InputError, ScheduleError
 from simcollectives.schedule import Phase, Round, Schedule, make_round
 

@@ -12,7 +12,6 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from simcollectives.report.text_boxes import text_overlaps
 
 from simcollectives.cluster import Cluster, Device
 from simcollectives.report.plot_memory import OTHERS, held, memory_figure
@@ -37,6 +36,7 @@ from simcollectives.training.setup import Precision, Training
 from simcollectives.training.step import Step, simulate_step
 from simcollectives.training.timeline import total, union, without
 from simcollectives.units import format_bytes
+from tests.text_boxes import text_overlaps
 from tests.training.steps import (
     H100,
     INFINIBAND,

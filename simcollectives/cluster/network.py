@@ -71,6 +71,7 @@ class Network:
         # [level][rank]: the unit that a rank is in, at every level but the outermost.
         self._units = [device_of_rank // size for size in np.cumprod([level.size for level in levels])[:-1].tolist()]
         self._changes_alpha = any(change.alpha != 1 for change in changes)
+        self._late_pairs = [change for change in changes if change.link is not None and change.alpha != 1]
         self.plain = not uplinks and not changes and all(not x.graph and not x.ports_of for x in levels)
         links = [level.link for level in levels]
         self.alpha = np.array([link.alpha for link in links], dtype=np.float64)
@@ -218,9 +219,8 @@ class Network:
             return alpha
         factors = self._alpha_factors
         factor = np.maximum(_entries(factors, level, src), _entries(factors, level, dst))
-        for change in self._changes:
-            if change.link is not None:
-                factor = np.where(self._is_pair(change, src, dst, level), factor * change.alpha, factor)
+        for change in self._late_pairs:
+            factor = np.where(self._is_pair(change, src, dst, level), factor * change.alpha, factor)
         return alpha * factor
 
     @cached_property
@@ -231,5 +231,6 @@ class Network:
 
 def _entries(table: FloatArray, level: Ints, rank: IntArray) -> FloatArray:
     """Entries of a table [level, rank]."""
-    entries: FloatArray = table.take(level * table.shape[1] + rank)
+    ranks = table.shape[1]
+    entries: FloatArray = table[level].take(rank) if isinstance(level, int) else table.take(level * ranks + rank)
     return entries

@@ -17,7 +17,7 @@ class Parameter:
     dtype: str | None = None
     sparse: bool = False
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Number of elements."""
         return prod(self.shape)
