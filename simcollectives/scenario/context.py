@@ -27,6 +27,8 @@ EXAMPLES: Mapping[str, str] = {
     "name": "name: all_reduce",
     "training": "training: {model: llama-3-8b, strategy: ddp, sequence: 4096, mfu: 45%}",
     "model": "model: llama-3-8b",
+    "layers": "layers: 24",
+    "parameters": "parameters: 1.3e9",
     "strategies": "strategies: [ddp, all_reduce_once]",
     "device": "device: {peak: {bfloat16: 989 TFLOP/s}, memory: 80 GB, memory_bandwidth: 3350 GB/s}",
     "peak": "peak: {bfloat16: 989 TFLOP/s}",
@@ -276,6 +278,9 @@ def _known_keys(model: type[BaseModel] | None, location: tuple[int | str, ...]) 
         if isinstance(part, int) or model is None:
             continue
         field_ = next((f for name, f in model.model_fields.items() if (f.alias or name) == part), None)
+        forms = [] if field_ is None else [form for form in field_.metadata if isinstance(form, tuple)]
+        if forms and part == location[-2]:
+            return [key for form in forms[0] for key in form.model_fields]
         model = None if field_ is None else _model_in(field_.annotation)
     return [] if model is None else [f.alias or name for name, f in model.model_fields.items()]
 

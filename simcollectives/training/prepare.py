@@ -4,13 +4,16 @@ from collections.abc import Mapping
 
 from simcollectives.cluster import Cluster
 from simcollectives.cluster.rank_order import as_whole
-from simcollectives.errors import InputError, Problem
+from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.training.activations import activations
 from simcollectives.training.compute import seconds_from_flops, seconds_from_layers
 from simcollectives.training.model import Model
 from simcollectives.training.setup import Optimizer, Precision, Training
 from simcollectives.training.workload import Workload
 from simcollectives.units import format_flops_per_second
+
+MOST_PLAYED = 1_000_000
+"""Modules of all micro-batches and ranks that are played in one step."""
 
 
 def peak_flops(cluster: Cluster, dtype: str) -> float | None:
@@ -45,6 +48,7 @@ def prepare_training(
     precision = precision or Precision()
     peak = peak_flops(cluster, precision.compute)
     problems = [
+        *_size_problems(model, cluster.world_size if slow else 1, accumulation),
         *_time_problems(cluster, precision.compute, mfu, layer_seconds),
         *_batch_problems(cluster, workload, accumulation, train_batch),
         *_slow_problems(cluster, slow or {}),
@@ -77,7 +81,11 @@ def _time_problems(
     if layer_seconds:
         return [] if mfu is None else [Problem("mfu", "kernels have measured times already; leave mfu or them out")]
     if mfu is None or not 0 < mfu <= 1:
-        return [Problem("mfu", f"{mfu!r} is not a share of the peak; give more than 0 and at most 1, such as 0.45")]
+        return [
+            Problem(
+                "mfu", f"{show_value(mfu)} is not a share of the peak; give more than 0 and at most 1, such as 0.45"
+            )
+        ]
     if peak_flops(cluster, dtype) is not None:
         return []
     known = ", ".join(f"{name} {format_flops_per_second(value)}" for name, value in cluster.device.peak_flops)
@@ -96,6 +104,18 @@ def _batch_problems(cluster: Cluster, workload: Workload, accumulation: int, tra
     product = f"{workload.samples} x {accumulation} x {cluster.world_size} = {batch}"
     rule = f"{train_batch} is not micro_batch x accumulation x world size, {product}; change one of them"
     return [Problem("train_batch", rule)]
+
+
+def _size_problems(model: Model, played: int, accumulation: int) -> list[Problem]:
+    modules = sum(len(layer.modules) for layer in model.layers)
+    total = accumulation * modules * played
+    if total <= MOST_PLAYED:
+        return []
+    ranks = f" x {played} ranks, which differ," if played > 1 else ""
+    rule = (
+        f"{accumulation} micro-batches x {modules} modules{ranks} are {total:,} passes to play; at most {MOST_PLAYED:,}"
+    )
+    return [Problem("accumulation", f"{rule}: take fewer micro-batches")]
 
 
 def _slow_problems(cluster: Cluster, slow: Mapping[int, float]) -> list[Problem]:
