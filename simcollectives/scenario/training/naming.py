@@ -18,6 +18,9 @@ from simcollectives.training.strategies.table import find_strategy, resolve_stra
 from simcollectives.units import QUANTITIES
 
 
+_OF_A_MICRO_BATCH = ("micro_batch", "sequence", "mfu", "recomputation")
+
+
 @dataclass(frozen=True)
 class TrainingKeyTable(KeyTable):
     """The keys of the points of a training scenario."""
@@ -31,6 +34,8 @@ class TrainingKeyTable(KeyTable):
         Raises:
             InputError: the scenario has no such key; the message holds the remedy.
         """
+        if self.training is not None and self.training.layer_seconds and key in _OF_A_MICRO_BATCH:
+            raise InputError(f"layer_seconds are measured for one {key}; leave it as it is, or write mfu: instead")
         if key in TRAINING_KEYS:
             return TRAINING_KEYS[key]
         if self.training is not None and is_option(key) and owner(key) in self._strategies:
