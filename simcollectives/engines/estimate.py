@@ -39,7 +39,7 @@ from simcollectives.units import format_bytes
 ROUGH_SECONDS = 1.0
 """Up to here a rough estimate is left as it is."""
 
-_MEASURED_SECONDS, _SECOND_RUN_SECONDS = 0.05, 0.3
+_MEASURED_SECONDS, _PATIENCE_SECONDS = 0.05, 0.5
 _MOST_AT_ONCE = {"event": 50_000, "lockstep": 500_000, "vectorized": 3_000_000, "closed_form": 0}
 """More messages at one time are too many for a short measurement."""
 
@@ -52,7 +52,7 @@ _MESSAGE_SECONDS = {"event": 8e-6, "lockstep": 3e-7, "closed_form": 3e-8, "one_p
 _ALONE_SECONDS, _MEETING_SECONDS = 2.5e-5, 2e-5
 """In the event engine, of a message that ends when no other does, and of one that meets others."""
 
-_UNEQUAL_SECONDS, _WAITING_SECONDS = 1e-6, 5e-8
+_UNEQUAL_SECONDS, _WAITING_SECONDS = 5e-6, 5e-8
 """More, for each other message, where those that meet end one by one, and where they wait for a CPU in loggp."""
 
 _UNIFORM_ROUND, _RING_ROUND, _TURNING_ROUND, _TURNED_ROUND, _OTHER_ROUND = 5e-7, 5e-6, 8e-5, 5e-5, 2e-4
@@ -203,7 +203,8 @@ def measured(
         return found
     part = _part(job, _MEASURED_SECONDS / found.seconds, _FEWEST_ROUNDS.get(found.engine, _FEWEST_ROUNDS_OF_OTHERS))
     run = partial(play, part, found.engine, time, record=timeline, skipping=skipping)
-    seconds = _time(run, found.played)
+    # Messages of one round may differ; those that are done first say little of the others.
+    seconds = _time(run, found.played, least=min(at_once(job), found.played))
     if seconds is None:
         return found
     if found.engine == "vectorized":
@@ -232,31 +233,35 @@ class _Enough(Exception):
     """A measurement has taken as long as it may."""
 
 
-def _time(run: Callable[..., Any], played: int) -> float | None:
-    """Best seconds of two short runs, the first of which may import and fill caches; None where nothing is told."""
+def _time(run: Callable[..., Any], played: int, least: int) -> float | None:
+    """Best seconds of two short runs, the first of which may import and fill caches; None where it takes too long."""
     start = perf_counter()
-    first = _time_once(run, played)
-    if first is None or perf_counter() - start > _SECOND_RUN_SECONDS:
+    first = _time_once(run, played, least)
+    if first is None or perf_counter() - start > _PATIENCE_SECONDS:
         return first
-    return min(first, _time_once(run, played) or first)
+    return min(first, _time_once(run, played, least) or first)
 
 
-def _time_once(run: Callable[..., Any], played: int) -> float | None:
-    """Seconds for ``played`` messages like those of a run, which is ended early if it is long."""
+def _time_once(run: Callable[..., Any], played: int, least: int) -> float | None:
+    """Seconds for ``played`` messages like those of a run, of which at least ``least`` are waited for."""
     told: list[tuple[float, int]] = []
     start = perf_counter()
 
     def watch(count: int) -> None:
+        now = perf_counter() - start
         if count:
-            told.append((perf_counter() - start, count + (told[-1][1] if told else 0)))
-            if told[-1][0] - told[0][0] > _MEASURED_SECONDS:
-                raise _Enough
+            told.append((now, count + (told[-1][1] if told else 0)))
+        enough = told and told[-1][1] >= least and now - told[0][0] > _MEASURED_SECONDS
+        if enough or now > _PATIENCE_SECONDS:
+            raise _Enough
 
     try:
         run(watch=watch)
     except _Enough:
+        (before, first), (now, last) = (told[0], told[-1]) if told else ((0.0, 0), (0.0, 0))
+        if last < least or last == first:
+            return None
         # What comes before the first message ends, such as starting all of a round, does not come again.
-        (before, first), (now, last) = told[0], told[-1]
         return before + (now - before) * (played - first) / (last - first)
     return (perf_counter() - start) * played / told[-1][1] if told else None
 
