@@ -74,4 +74,4 @@ def run(path: str | PathLike[str]) -> "Result":
     result = run_scenario(load_scenario(path))
     if result.problems:
         raise InputError(result.problems, result.scenario.file)
-    return Result(result)
+    return Result.of(result)

@@ -5,11 +5,20 @@ Every message shows the value, the rule that it breaks and a remedy; several pro
 
 from __future__ import annotations
 
+import difflib
 import reprlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+Value = TypeVar("Value")
 
 SHOWN_CHARACTERS = 60
+_SHOWN_SOURCE = 200
+_LONGEST_WORD = 60  # difflib's time grows with the product of both lengths
+_MOST_WORDS = 1000
+_LONGEST_LIST = 24
 
 
 class SimcollectivesError(Exception):
@@ -61,7 +70,7 @@ class InputError(SimcollectivesError):
 
     def __str__(self) -> str:
         """Return one problem a line, each after the name of the source when it is known."""
-        prefix = "" if self.source is None else f"{self.source}: "
+        prefix = "" if self.source is None else f"{_source_text(self.source)}: "
         return "\n".join(f"{prefix}{problem}" for problem in self.problems)
 
 
@@ -85,6 +94,28 @@ class ScheduleError(SimcollectivesError):
     """A schedule with a wrong result, or one that never ends: a bug, exit code 3."""
 
 
+@dataclass
+class Gathered:
+    """The errors of several independent readings of one input, to be raised together."""
+
+    errors: list[InputError] = field(default_factory=list)
+
+    def take(self, read: Callable[[], Value]) -> Value | None:
+        """Return what ``read`` returns; where it raises InputError, keep that and return None."""
+        try:
+            return read()
+        except InputError as error:
+            self.errors.append(error)
+        return None
+
+    def finish(self) -> None:
+        """Raise all problems as one error, of the class that all errors have, if there are any."""
+        if self.errors:
+            kinds = {type(error) for error in self.errors}
+            kind = kinds.pop() if len(kinds) == 1 else InputError
+            raise kind([problem for error in self.errors for problem in error.problems])
+
+
 def show_value(value: object, limit: int = SHOWN_CHARACTERS) -> str:
     r"""Return a value on one line of at most about `limit` characters, spelled as in a YAML or JSON file.
 
@@ -102,6 +133,56 @@ def show_value(value: object, limit: int = SHOWN_CHARACTERS) -> str:
     short = _ShortRepr()
     short.maxstring = short.maxother = limit
     return _one_line(short.repr(value), limit)
+
+
+def _source_text(name: str) -> str:
+    """Return a file's name on one line; of a very long one the end."""
+    short = name if len(name) <= _SHOWN_SOURCE else f"...{name[-_SHOWN_SOURCE:]}"
+    return _one_line(short, len(short))
+
+
+def nearest(word: object, known: Iterable[str], likeness: float = 0.65, *, fold: bool = True) -> str | None:
+    """Return the known word that is spelled most like `word`, if any is near: a ratio of `difflib` of `likeness`.
+
+    With ``fold`` neither case nor the kind of dash matters.
+
+    >>> nearest("Bandwith", ["alpha", "bandwidth"]), nearest("x", ["alpha", "bandwidth"])
+    ('bandwidth', None)
+    """
+    if not isinstance(word, str) or len(word) > _LONGEST_WORD:
+        return None
+    words = {_folded(name) if fold else name: name for name in islice(known, _MOST_WORDS)}
+    close = difflib.get_close_matches(_folded(word) if fold else word, words, n=1, cutoff=likeness)
+    return words[close[0]] if close else None
+
+
+def _folded(word: str) -> str:
+    return word.casefold().replace("-", "_").replace(" ", "_")
+
+
+def listing(names: Sequence[str], limit: int = _LONGEST_LIST) -> str:
+    """Return the names joined by commas, and how many more there are after the first `limit`.
+
+    >>> listing(["a", "b", "c"], limit=2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(_one_line(name, SHOWN_CHARACTERS) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def suggestion(word: object, known: Sequence[str], what: str = "known", *, whole: bool = False) -> str:
+    """Return the remedy for an unknown word: the nearest spelling, else all known words; with ``whole`` both.
+
+    >>> suggestion("rign", ["ring", "tree"])
+    'did you mean "ring"?'
+    >>> suggestion("x", ["ring", "tree"])
+    'known: ring, tree'
+    """
+    near = nearest(word, known)
+    all_known = f"{what}: {listing(known)}" if known else f"{what}: none"
+    if near is None:
+        return all_known
+    return f"did you mean {show_value(near)}?{f' {all_known}' if whole else ''}"
 
 
 class _ShortRepr(reprlib.Repr):

@@ -10,7 +10,6 @@ True
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from decimal import Decimal, InvalidOperation, localcontext
 from fractions import Fraction
 from typing import Literal
 
-from simcollectives.errors import UnitError, show_value
+from simcollectives.errors import UnitError, nearest, show_value
 
 ByteFamily = Literal["binary", "decimal"]  # KiB, MiB, ... or kB, MB, ...
 
@@ -328,10 +327,10 @@ def _unit_problem(shown: str, number: str, unit: str, kind: _Kind) -> str:
     space = "" if kind is _RATIO else " "
     if not unit:
         return f"{shown} has no unit; {_write(f'{number}{space}{kind.bare_unit}')}"
-    nearest = [f"{number}{space}{name}" for name in _nearest(unit, kind)]
+    likely = [f"{number}{space}{name}" for name in _nearest(unit, kind)]
     other = next((other for other in _KINDS if unit in other.units), None)
     rule = f"has the unknown unit {show_value(unit)}" if other is None else f"is {other.noun}, not {kind.noun}"
-    return f"{shown} {rule}; {_write(*(nearest or [kind.example]))}"
+    return f"{shown} {rule}; {_write(*(likely or [kind.example]))}"
 
 
 def _skeleton(unit: str, kind: _Kind) -> str:
@@ -354,7 +353,8 @@ def _nearest(unit: str, kind: _Kind) -> list[str]:
         return list(alike.values())
     if any(character.isdigit() for character in unit):  # "0x10 GB/s"
         return []
-    return difflib.get_close_matches(unit, kind.units, 1, _LIKENESS)
+    near = nearest(unit, kind.units, _LIKENESS, fold=False)
+    return [] if near is None else [near]
 
 
 def _exact(value: float, kind: _Kind) -> Decimal:

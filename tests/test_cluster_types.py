@@ -1,8 +1,10 @@
+# ruff: noqa: E501  (a case and its message each stand on one line)
 """Clusters: rank orders, routes and ports, what is refused and how it is said."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simcollectives.cluster import Cluster, Device, Level, Link
+from simcollectives.cluster import Change, Cluster, Device, Level, Link, Uplink
 from simcollectives.engines import simulate
 from simcollectives.errors import ClusterError
 
@@ -118,7 +120,7 @@ def test_with_link() -> None:
     faster = cluster.with_link("inter", INTRA)
     assert [level.link for level in faster.levels] == [INTRA, INTRA]
     assert [level.link for level in cluster.levels] == [INTRA, INTER]
-    with pytest.raises(ClusterError, match="'link' is not a level of this cluster; it has: intra, inter"):
+    with pytest.raises(ClusterError, match='"link" is not a level of this cluster; it has: intra, inter'):
         cluster.with_link("link", INTRA)
 
 
@@ -205,3 +207,42 @@ def test_numbers_of_numpy_are_numbers() -> None:
         Cluster.flat(True, link)
     with pytest.raises(ValueError, match="read-only"):
         cluster.device_of_rank[0] = 1
+
+
+FLAT = Cluster.flat(4, INTRA)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Cluster.flat(4, None), "link: null is no Link; write Link(alpha=5e-6, bandwidth=450e9)"),
+        (lambda: Cluster.flat(4, INTRA, device=5), "device: 5 is no Device; write Device("),
+        (lambda: Cluster.flat(4, INTRA, rank_order=5), "rank_order: 5 is not a rank order; write node_major"),
+        (lambda: Cluster.two_level(2, 2, INTRA, 5), "inter: 5 is no Link; write"),
+        (lambda: Cluster.layered(5), "levels: 5 is not a list of levels; write [Level("),
+        (lambda: Cluster.layered([5]), 'levels[0]: 5 is no Level; write Level("rail", Link('),
+        (lambda: Cluster.layered([Level("a", 5, 2)]), "levels[0].link: 5 is no Link; write"),
+        (lambda: Cluster.torus(5, INTRA), "sizes: 5 is not a list of sizes; write [4, 4]"),
+        (lambda: Cluster.full_mesh(4, 5), "link: 5 is no Link; write"),
+        (lambda: Cluster.machine(["dgx-2"]), "['dgx-2'] is not a known machine; known: dgx-1v, "),
+        (lambda: FLAT.with_link("link", 5), "link: 5 is no Link; write"),
+        (lambda: FLAT.with_uplinks(5), "uplinks[0]: 5 is no Uplink; write Uplink("),
+        (lambda: FLAT.with_changes(5), "changes[0]: 5 is no Change; write Change("),
+        (lambda: FLAT.with_changes(Change(rank="3")), 'changes[0]: rank "3" is unreachable; ranks are 0 to 3'),
+        (lambda: FLAT.with_changes(Change(link=5)), "changes[0]: 5 is not a link; give two ranks, (0, 1)"),
+        (lambda: FLAT.with_uplinks(Uplink("nic", "link", 1e9, devices=2.5)), "uplinks[0]: an uplink has units of devices"),
+        (lambda: FLAT.level(["link"]), "['link'] is not a level of this cluster; it has: link"),
+        (lambda: Device(reduction_seconds_per_byte=10**400), "a whole number of 1329 bits s/B is not a reduction time; it must be 0 or more, at most 1e+09 s/B"),
+        (lambda: FLAT.with_changes(Change(rank=1, alpha=10**400)), "changes[0].alpha: a whole number of 1329 bits is not a factor"),
+        (lambda: FLAT.with_uplinks(Uplink("nic", "link", 10**400, devices=2)), "uplinks[0]: a whole number of 1329 bits B/s is not a bandwidth"),
+    ],
+)  # fmt: skip
+def test_what_has_the_wrong_type_or_size_is_said(make: Any, text: str) -> None:
+    with pytest.raises(ClusterError, match=re.escape(text)):
+        make()
+
+
+def test_what_has_the_wrong_type_is_said_at_once() -> None:
+    with pytest.raises(ClusterError) as error:
+        Cluster.flat("4", 5, device=6)  # type: ignore[arg-type]
+    assert set(problems(error)) == {"devices", "link", "device"}

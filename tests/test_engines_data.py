@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from simcollectives.cluster import Cluster, Link
-from simcollectives.engines import Job, contributions, execute, make_job, verify, verify_job
+from simcollectives.engines import DTYPES, Job, contributions, execute, make_job, verify, verify_job
+from simcollectives.engines.bytes_sent import count_bytes_sent
 from simcollectives.engines.contributions import counted
-from simcollectives.engines.data import play
+from simcollectives.engines.data import held_bytes, play, random_inputs
 from simcollectives.errors import InputError, ScheduleError
 from simcollectives.schedule import Phase, Round, Schedule, make_round
 
@@ -125,7 +126,7 @@ def test_a_copy_instead_of_an_addition_is_found() -> None:
         verify_job(job)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int8"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_a_contribution_counted_twice_is_found(dtype: str) -> None:
     job = with_rounds(make_job("all_reduce", "ring", Cluster.flat(4, LINK), 64, None, dtype), doubled)
     with pytest.raises(ScheduleError, match="wrong value"):
@@ -156,6 +157,16 @@ def test_ranks_that_differ_in_bits_are_found() -> None:
         verify_job(replace(job, algorithm=replace(job.algorithm, same_bits=lambda _options: True)))
 
 
+def test_bfloat16_is_executed_as_float32() -> None:
+    """The bytes are those of two-byte elements, the arrays those of NumPy's float32, with its precision."""
+    job = make_job("all_reduce", "ring", Cluster.flat(4, LINK), 2 * 4 * 3, None, "bfloat16")
+    assert job.layout.elements == 12
+    assert count_bytes_sent(job).tolist() == [[2 * 3 * 3 * 2] * 4]
+    assert {array.dtype for array in random_inputs(job)} == {np.dtype(np.float32)}
+    verify_job(job)
+    assert held_bytes(4, 24, "bfloat16") == 3 * 4 * 12 * 4 == 2 * held_bytes(4, 24, "float16")
+
+
 def test_verify_takes_what_fits_in_memory() -> None:
     verify("all_reduce", "ring", Cluster.flat(4, LINK), 1 << 16)
     with pytest.raises(InputError, match="do not fit in memory"):
@@ -184,10 +195,10 @@ def test_execute_names_every_array_that_does_not_fit() -> None:
     assert "array 2 has dtype float32, array 0 has float64" in found[1]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int32", "complex128", "bool", "object", "U3"])
-def test_execute_takes_four_dtypes(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["float128", "int16", "complex128", "bool", "object", "U3"])
+def test_execute_takes_what_numpy_has_of_them(dtype: str) -> None:
     found = problems([np.zeros(2, dtype=dtype)] * 2)
-    assert "is not supported; use one of: float64, float32, int64, int8" in found[0]
+    assert "is not supported; use one of: float64, float32, float16, int64, int32, int8, uint8" in found[0]
 
 
 def test_all_gather_wants_the_parts_of_one_array() -> None:

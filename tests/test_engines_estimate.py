@@ -63,7 +63,7 @@ MEMORY: dict[str, tuple[Job, str, TimeModel, bool, bool]] = {
         True,
     ),
     "lockstep direct": (all_reduce("direct", flat(128)), "lockstep", DEFAULT, False, True),
-    "closed form direct": (all_reduce("direct", flat(128)), "closed_form", DEFAULT, False, True),
+    "closed form direct": (all_reduce("direct", flat(128), 1), "closed_form", DEFAULT, False, True),
     "one port ring": (all_reduce("ring", flat(48)), "auto", OnePort(), False, True),
     "one port timeline": (all_reduce("ring", flat(32)), "auto", OnePort(), True, True),
     "loggp ring": (all_reduce("ring", flat(48)), "auto", LogGP(), False, True),
@@ -102,7 +102,7 @@ def test_estimate_takes_what_simulate_takes() -> None:
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        ({"engine": "fast"}, "'fast' is not an engine"),
+        ({"engine": "fast"}, '"fast" is not an engine'),
         ({"engine": "lockstep", "timeline": True}, "lockstep has no timeline"),
         ({"engine": "closed_form", "skipping": False}, "closed_form plays no rounds at all; leave skipping out"),
         ({"time": "two_port"}, "two_port"),

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import math
+import pickle
+import re
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from simcollectives.cluster import Cluster, Device, Link
-from simcollectives.engines import DTYPES, ENGINES, closed_form, make_job, simulate
+from simcollectives.engines import (
+    DTYPES,
+    ENGINES,
+    Conditions,
+    Jitter,
+    LogGP,
+    closed_form,
+    contributions,
+    execute,
+    make_job,
+    simulate,
+    verify,
+)
 from simcollectives.errors import AlgorithmError, InputError, NoClosedFormError
 
 FLAT = Cluster.flat(8, Link(5e-6, 450e9))
@@ -93,8 +109,8 @@ def test_messages_are_whole_numbers_of_bytes(message: Any) -> None:
         (math.nan, "nan B is out of range"),
         (math.inf, "inf B is out of range"),
         (2**60, "out of range"),
-        (True, "True is not a number of bytes"),
-        (None, "None is not a number of bytes"),
+        (True, "true is not a number of bytes"),
+        (None, "null is not a number of bytes"),
         ([4], "is not a number of bytes"),
         ("1 GiB/s", "1 GiB/s"),
     ],
@@ -105,16 +121,16 @@ def test_what_is_not_a_message(message: Any, text: str) -> None:
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
 def test_item_sizes(dtype: str) -> None:
-    assert DTYPES[dtype] == np.dtype(dtype).itemsize
+    assert DTYPES[dtype] == (2 if dtype == "bfloat16" else np.dtype(dtype).itemsize)
     assert make_job("all_reduce", "ring", FLAT, 80, None, dtype).layout.elements == 80 // DTYPES[dtype]
 
 
 def test_what_is_not_known() -> None:
-    assert "'allreduce' is not a collective" in refusal("allreduce", "ring", FLAT, 4)
-    assert "has no algorithm 'rings'; did you mean ring?" in refusal("all_reduce", "rings", FLAT, 4)
-    assert "ring has no option 'order'" in refusal("all_reduce", "ring", FLAT, 4, options={"order": "near"})
-    assert "'float16' is not a known dtype" in refusal("all_reduce", "ring", FLAT, 4, dtype="float16")
-    assert "'fast' is not an engine; write one of: auto, " in refusal("all_reduce", "ring", FLAT, 4, "fast")
+    assert '"allreduce" is not a collective; did you mean "all_reduce"?' in refusal("allreduce", "ring", FLAT, 4)
+    assert 'has no algorithm "rings"; did you mean "ring"?' in refusal("all_reduce", "rings", FLAT, 4)
+    assert 'ring has no option "order"' in refusal("all_reduce", "ring", FLAT, 4, options={"order": "near"})
+    assert 'not a known dtype; did you mean "bfloat16"?' in refusal("all_reduce", "ring", FLAT, 4, dtype="bfloat61")
+    assert '"fast" is not an engine; write one of: auto, ' in refusal("all_reduce", "ring", FLAT, 4, "fast")
     assert "lockstep has no timeline" in refusal("all_reduce", "ring", FLAT, 4, "lockstep", timeline=True)
 
 
@@ -130,3 +146,89 @@ def test_what_is_too_large_is_refused_at_once() -> None:
     assert "messages at once" in refusal("all_reduce", "naive", huge, 4)
     assert "too many for event" in refusal("all_reduce", "ring", huge, 4, "event")
     assert "more than can be counted" in refusal("all_reduce", "ring", huge, 2**48)
+
+
+def test_a_run_does_not_change_and_travels() -> None:
+    run = simulate("all_reduce", "rabenseifner", FLAT, 4096, options=(options := {"order": "far"}))
+    options["order"] = "near"
+    assert run.options == {"order": "far"}
+    for copy in (run, pickle.loads(pickle.dumps(run)), deepcopy(run), replace(run, label="x")):
+        assert copy.options == run.options
+        assert copy.bytes_sent.tolist() == run.bytes_sent.tolist()
+        with pytest.raises(TypeError, match="does not support item assignment"):
+            copy.options["order"] = "near"
+        with pytest.raises(ValueError, match="read-only"):
+            copy.bytes_sent_by_level[0, 0] = 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"options": "order"}, '"order" are not options; write {"order": "far"}'),
+        ({"options": {5: 6}}, "ring has no option 5; it has: none"),
+        ({"algorithm": ["ring"]}, "all_reduce has no algorithm ['ring']; it has: naive, "),
+        ({"collective": ["all_reduce"]}, "['all_reduce'] is not a collective; known: all_reduce, "),
+        ({"cluster": "flat"}, '"flat" is not a Cluster; make one with Cluster.flat'),
+        ({"dtype": ["float32"]}, "['float32'] is not a known dtype; known: float64, float32, float16, bfloat16, "),
+        ({"engine": ["event"]}, "['event'] is not an engine; write one of: auto"),
+        ({"conditions": 5}, "5 are not Conditions; write Conditions(random_skew=20e-6)"),
+        ({"time": 5}, "5 is not a time model; write one of: default"),
+        ({"time": LogGP, "engine": "auto"}, "is not a time model"),
+        ({"message_bytes": 10**5000}, "a whole number of 16610 bits B is out of range"),
+    ],
+)
+def test_what_has_the_wrong_type_is_said(wrong: dict[str, Any], text: str) -> None:
+    right = {"collective": "all_reduce", "algorithm": "ring", "cluster": FLAT, "message_bytes": 1024}
+    assert text in refusal(**{**right, **wrong})
+
+
+def test_everything_wrong_is_told_at_once() -> None:
+    wrong = {"engine": "evnt", "dtype": "floot", "time": "loggpp", "conditions": 3}
+    found = refusal("all_reduce", "rign", "flat", 4096, **wrong).splitlines()
+    parts = ("is not a Cluster", "not Conditions", "has no algorithm", "known dtype", "time model", "is not an engine")
+    assert len(found) == len(parts)
+    for line, part in zip(found, parts, strict=True):
+        assert part in line
+
+
+@pytest.mark.parametrize("call", [closed_form, verify, make_job])
+def test_other_ways_in_say_what_has_the_wrong_type(call: Any) -> None:
+    with pytest.raises(InputError, match='"flat" is not a Cluster'):
+        call("all_reduce", "ring", "flat", 4096)
+
+
+def test_traces_and_execution_say_what_has_the_wrong_type() -> None:
+    with pytest.raises(InputError, match='"flat" is not a Cluster'):
+        contributions("all_reduce", "ring", "flat")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match='"flat" is not a Cluster'):
+        execute("all_reduce", "ring", [np.zeros(2)], cluster="flat")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="5 is not a list of arrays; give one array a rank"):
+        execute("all_reduce", "ring", 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"skew": "late"}, '"late" s is not a start'),
+        ({"skew": (1e-6, None)}, "null s is not a start"),
+        ({"random_skew": 10**400}, "bits s is not a start; it must be 0 or more, at most 1e+09 s"),
+        ({"alpha": 0.2}, 'alpha: 0.2 is not a Jitter; write Jitter("lognormal", 0.2)'),
+        ({"seed": "one"}, 'seed: "one" is not a seed'),
+    ],
+)
+def test_conditions_say_what_is_wrong(wrong: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=re.escape(text)):
+        Conditions(**wrong)
+    with pytest.raises(InputError, match='"much" is not a spread'):
+        Jitter("gamma", "much")  # type: ignore[arg-type]
+
+
+def test_a_remedy_is_no_engine_that_refuses_too() -> None:
+    """Direct on 4,096 ranks sends too much in one round for event, and has no closed form on two kinds of links."""
+    nodes = Cluster.two_level(512, 8, Link(5e-6, 450e9), Link(10e-6, 50e9))
+    for engine in ("auto", "event", "vectorized"):
+        assert refusal("all_to_all", "direct", nodes, 1 << 30, engine).endswith("; use engine lockstep")
+    huge = Cluster.flat(1 << 20, Link(1e-6, 1e9))
+    assert refusal("all_reduce", "ring", huge, 4, "event").endswith("; take fewer devices")
+    variant = refusal("all_to_all", "direct", Cluster.flat(4096, Link(1e-6, 1e9)), 1 << 30, time="one_port")
+    assert variant.endswith("; use engine closed_form")

@@ -7,7 +7,19 @@ import pickle
 import pytest
 
 from simcollectives import errors
-from simcollectives.errors import InputError, Problem, ScheduleError, SimcollectivesError, show_value
+from simcollectives.errors import (
+    AlgorithmError,
+    Gathered,
+    InputError,
+    Problem,
+    ScheduleError,
+    SimcollectivesError,
+    UnitError,
+    listing,
+    nearest,
+    show_value,
+    suggestion,
+)
 
 
 @pytest.mark.parametrize(
@@ -91,3 +103,43 @@ def test_huge_values_are_cut_to_one_short_line(value: object) -> None:
     shown = show_value(value)
     assert len(shown) < 300
     assert "\n" not in shown
+
+
+def test_a_very_long_file_name_shows_its_end_and_what_does_not_print_is_escaped() -> None:
+    text = str(InputError("is wrong", "/".join(["x" * 50] * 20) + "/ring.yaml"))
+    assert text.startswith("...x")
+    assert text.endswith("x/ring.yaml: is wrong")
+    assert len(text) < 220
+    assert str(InputError("is wrong", "a\0b\n.yaml")) == "a\\x00b\\n.yaml: is wrong"
+
+
+def test_the_nearest_word_is_found_whatever_the_case_and_the_dashes() -> None:
+    assert nearest("DGX_H10", ["dgx-h100", "dgx-2"]) == "dgx-h100"
+    assert nearest("mB", ["MB", "Mb"], fold=False, likeness=0.5) == "MB"
+    assert nearest(5, ["5"]) is None
+    assert nearest("x" * 10**6, ["x"]) is None
+    assert nearest("c", (name for name in "abc")) == "c"
+
+
+def test_a_long_list_is_cut_and_its_names_print_on_one_line() -> None:
+    assert listing(["a\nb", "c" * 100]) == f"a\\nb, {'c' * 60}..."
+    assert suggestion("zzz", [f"n{i}" for i in range(30)], "it has").endswith("n23 and 6 more")
+    assert suggestion("zzz", []) == "known: none"
+
+
+def test_errors_of_one_input_are_raised_together() -> None:
+    def fail(kind: type[InputError], text: str) -> int:
+        raise kind([Problem("place", text)])
+
+    gathered = Gathered()
+    assert gathered.take(lambda: 3) == 3
+    gathered.finish()
+    assert gathered.take(lambda: fail(UnitError, "one")) is None
+    assert gathered.take(lambda: fail(UnitError, "two")) is None
+    with pytest.raises(UnitError, match=r"place: one\nplace: two"):
+        gathered.finish()
+    gathered.take(lambda: fail(AlgorithmError, "three"))
+    with pytest.raises(InputError) as error:
+        gathered.finish()
+    assert type(error.value) is InputError
+    assert len(error.value.problems) == 3

@@ -207,13 +207,13 @@ def test_sizes_between_elements_are_cut_by_bytes() -> None:
 def test_what_does_not_fit_is_told_at_once() -> None:
     sweep = replace(load_sweep("aic_h100_sxm_1n8_all_gather"), message_bytes=(8, 16), seconds=(1e-6, 2e-6))
     with pytest.raises(InputError) as raised:
-        fit_link("all_reduce", "ring", None, Cluster.flat(16, WRONG), "link", sweep, dtype="float16")
+        fit_link("all_reduce", "ring", None, Cluster.flat(16, WRONG), "link", sweep, dtype="float61")
     text = str(raised.value)
     assert [problem.place for problem in raised.value.problems] == ["collective", "cluster", "measured", "dtype"]
     assert "is of all_gather, the prediction of all_reduce" in text
     assert "ran on 8 ranks, the cluster has 16; give the cluster 8 devices" in text
     assert "has 2 points; a fit needs at least 3" in text
-    assert '"float16" is no dtype' in text
+    assert '"float61" is no dtype' in text
 
 
 def test_a_file_that_names_no_world_size_fits_any() -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from simcollectives.scenario.keys import kind_of
+from simcollectives.scenario.yaml_text import parse_document
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -19,15 +22,18 @@ def block_after(marker: str) -> str:
     return found.group(1)
 
 
-def test_scenario_is_the_file() -> None:
-    assert block_after("scenario") == (ROOT / "scenarios/small.yaml").read_text(encoding="utf-8")
+def test_scenario_is_short() -> None:
     assert len(block_after("scenario").splitlines()) <= 10
 
 
-def test_output_is_what_run_prints() -> None:
-    command = [sys.executable, "-m", "simcollectives.cli", "run", "scenarios/small.yaml"]
+@pytest.mark.parametrize(
+    ("marker", "file"), [("", "scenarios/small.yaml"), ("training ", "scenarios/ddp_on_two_nodes.yaml")]
+)
+def test_output_is_what_run_prints(marker: str, file: str) -> None:
+    assert block_after(f"{marker}scenario") == (ROOT / file).read_text(encoding="utf-8")
+    command = [sys.executable, "-m", "simcollectives.cli", "run", file]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert block_after("output").rstrip() == done.stdout.rstrip()
+    assert block_after(f"{marker}output").rstrip() == done.stdout.rstrip()
 
 
 def test_python_example_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,3 +55,12 @@ def test_every_file_that_is_named_exists() -> None:
 def test_glossary_names_the_three_sizes() -> None:
     for word in ("`message_bytes`", "`algbw`", "`busbw`"):
         assert f"| {word} |" in README
+
+
+def test_keys_that_are_shown_take_the_values_that_are_shown() -> None:
+    sweep = parse_document(block_after("keys"), "README.md").data["sweep"]
+    assert len(sweep) > 10
+    for key, values in sweep.items():
+        kind = kind_of(key)
+        assert kind is not None, key
+        assert len({kind.parse(value) for value in values}) == len(values), key

@@ -21,7 +21,7 @@ from simcollectives.errors import InputError
 from simcollectives.measured import SHIPPED, fit_link, load_sweep
 from simcollectives.report.plots import KINDS, figures, plot
 from simcollectives.report.style import root_figure
-from simcollectives.report.text_boxes import EDGE, text_overlaps
+from tests.text_boxes import EDGE, text_overlaps
 
 Algorithm = tuple[str, dict[str, Any]]
 

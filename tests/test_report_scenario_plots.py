@@ -11,8 +11,8 @@ import pytest
 from simcollectives.cluster import Cluster, Link
 from simcollectives.engines import closed_form
 from simcollectives.report.plots import figures, plot
-from simcollectives.report.text_boxes import text_overlaps
 from simcollectives.scenario import ScenarioResult, load_scenario, run_scenario
+from tests.text_boxes import text_overlaps
 
 CLUSTER = "cluster: {devices: 8, link: {alpha: 5 us, bandwidth: 450 GB/s}}"
 LEGEND = """

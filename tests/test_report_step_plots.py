@@ -29,7 +29,6 @@ from simcollectives.report.plot_step import (
     step_figure,
 )
 from simcollectives.report.plot_training import MAX_BARS, efficiency_figure, strategies_figure, sweep_figure
-from simcollectives.report.text_boxes import text_overlaps
 from simcollectives.training.advice import advise
 from simcollectives.training.pricing import Pricer
 from simcollectives.training.program import Builder, Call
@@ -37,6 +36,7 @@ from simcollectives.training.setup import Precision, Training
 from simcollectives.training.step import Step, simulate_step
 from simcollectives.training.timeline import total, union, without
 from simcollectives.units import format_bytes
+from tests.text_boxes import text_overlaps
 from tests.training.steps import (
     H100,
     INFINIBAND,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import pickle
 import re
 import sys
@@ -29,7 +30,7 @@ expect: [{order: [tree, ring], message: 4 KiB}]
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     path: Path = tmp_path_factory.mktemp("scenarios") / "view.yaml"
     path.write_text(TEXT, encoding="utf-8")
-    return Result(run_scenario(load_scenario(path)))
+    return Result.of(run_scenario(load_scenario(path)))
 
 
 def test_it_is_the_scenario_result(result: Result) -> None:
@@ -75,3 +76,12 @@ def test_without_pandas_the_extra_is_named(result: Result, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(SimcollectivesError, match=r"extra `notebook`.*simcollectives\[notebook\]"):
         result.to_frame()
+
+
+def test_it_can_be_replaced_and_stays_what_it_is(result: Result) -> None:
+    fewer = dataclasses.replace(result, rows=result.rows[:1], warnings=("beware",))
+    assert type(fewer) is Result
+    assert len(fewer.rows) == 1
+    assert str(fewer).endswith("warning: beware")
+    assert fewer.checks == result.checks
+    assert pickle.loads(pickle.dumps(fewer.checks)) == fewer.checks

@@ -43,12 +43,13 @@ def reduce_scatter_phases(power: int, order: str) -> Phases:
     def near(step: int) -> Round:
         partner = rank ^ (1 << step)
         stride = 2 << step
-        return make_round(rank, partner, first=partner % stride, count=power // stride, stride=stride, reduce=True)
+        first = partner & (stride - 1)
+        return make_round(rank, partner, first=first, count=power // stride, stride=stride, reduce=True)
 
     def far(step: int) -> Round:
         half = power >> (step + 1)
         partner = rank ^ half
-        return make_round(rank, partner, first=partner // half * half, count=half, reduce=True)
+        return make_round(rank, partner, first=partner & -half, count=half, reduce=True)
 
     round_at = near if order == "near" else far
     return regular_phases(rounds, round_at, chunks=lambda step: power >> (step + 1), reduces=True)

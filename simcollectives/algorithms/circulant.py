@@ -36,10 +36,11 @@ def skips(n: int) -> list[int]:
 def all_gather_phases(n: int) -> Phases:
     """Spread chunk i of rank i to all."""
     rank = np.arange(n, dtype=np.int64)
+    around = np.concatenate([rank, rank])
     skip = skips(n)
 
     def round_at(step: int) -> Round:
-        source = (rank + skip[step]) % n
+        source = around[skip[step] : skip[step] + n]
         return make_round(source, rank, first=source, count=skip[step + 1] - skip[step], wrap=n)
 
     return regular_phases(len(skip) - 1, round_at, chunks=lambda step: skip[step + 1] - skip[step])

@@ -10,7 +10,6 @@ largest part replaces M/g. Nodes are those of the cluster, whatever the rank ord
 Reference: Cho et al., BlueConnect, MLSys 2019. Stages follow one another, without pipelining.
 """
 
-import difflib
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -28,7 +27,7 @@ from simcollectives.algorithms.types import (
     resolve_options,
 )
 from simcollectives.cluster.types import Cluster
-from simcollectives.errors import AlgorithmError
+from simcollectives.errors import AlgorithmError, show_value, suggestion
 from simcollectives.schedule.combinators import concatenate, embed
 from simcollectives.schedule.partition import Layout
 from simcollectives.schedule.types import Schedule
@@ -42,11 +41,11 @@ def _part_option(name: str, collectives: tuple[str, ...], table: Table, summary:
     def check(value: Any) -> Any:
         part, given = next(iter(value.items())) if isinstance(value, Mapping) and len(value) == 1 else (value, {})
         if not isinstance(part, str) or part not in names:
-            near = difflib.get_close_matches(str(part), names, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise ValueError(f"{part!r} does not fit {name}; {hint}write one of: {', '.join(sorted(names))}")
+            remedy = suggestion(part, sorted(names), "write one of")
+            raise ValueError(f"{show_value(part)} does not fit {name}; {remedy}")
         if not isinstance(given, Mapping):
-            raise ValueError(f"{given!r} are not options of {part}; write {name}: {{{part}: {{option: value}}}}")
+            remedy = f"write {name}: {{{part}: {{option: value}}}}"
+            raise ValueError(f"{show_value(given)} are not options of {part}; {remedy}")
         for collective in collectives:
             try:
                 resolve_options(table[collective, part], given)

@@ -18,10 +18,12 @@ def schedule(placement: Placement, _options: Options) -> Schedule:
     """N - 1 rounds of shifted exchanges."""
     n = placement.world_size
     rank = np.arange(n, dtype=np.int64)
+    around = np.concatenate([rank, rank])
+    own = rank * n
 
     def round_at(step: int) -> Round:
-        destination = (rank + step + 1) % n
-        return make_round(rank, destination, first=rank * n + destination)
+        destination = around[step + 1 : step + 1 + n]
+        return make_round(rank, destination, first=own + destination)
 
     return Schedule("all_to_all", n, n * n, (regular_phases(n - 1, round_at),))
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from simcollectives.algorithms import direct
 from simcollectives.algorithms.types import Algorithm, Cost, LogGPCosts, Option, Options, Placement, Split, joined
+from simcollectives.errors import show_value
 from simcollectives.schedule.partition import Layout
 from simcollectives.schedule.types import Phase, Round, Schedule, make_round
 
@@ -30,7 +31,8 @@ def _check_servers(value: Any) -> int | str:
     if value == CO_LOCATED:
         return CO_LOCATED
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_SERVERS:
-        raise ValueError(f"{value!r} is not valid; write a number of servers, 1 to {MAX_SERVERS}, or {CO_LOCATED}")
+        rule = f"write a number of servers, 1 to {MAX_SERVERS}, or {CO_LOCATED}"
+        raise ValueError(f"{show_value(value)} is not valid; {rule}")
     return value
 
 

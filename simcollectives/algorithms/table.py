@@ -1,6 +1,5 @@
 """The table of algorithms. A new algorithm is one file and one line here."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ from simcollectives.algorithms import (
 )
 from simcollectives.algorithms.types import Algorithm, Options, Placement
 from simcollectives.cluster.types import Cluster
-from simcollectives.errors import AlgorithmError, Problem
+from simcollectives.errors import AlgorithmError, Problem, show_value, suggestion
 from simcollectives.schedule.collectives import find_collective
 
 FLAT: tuple[Algorithm, ...] = (
@@ -46,18 +45,16 @@ ALGORITHMS: tuple[Algorithm, ...] = (
 _BY_NAME = {(a.collective, a.name): a for a in ALGORITHMS}
 
 
-def find_algorithm(collective: str, name: str) -> Algorithm:
+def find_algorithm(collective: str, name: object) -> Algorithm:
     """Look an algorithm up.
 
     Raises:
         AlgorithmError: the collective or the algorithm is not known; the message names those that are.
     """
     find_collective(collective)
-    if (collective, name) not in _BY_NAME:
+    if not isinstance(name, str) or (collective, name) not in _BY_NAME:
         known = [n for c, n in _BY_NAME if c == collective]
-        near = difflib.get_close_matches(str(name), known, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise AlgorithmError(f"{collective} has no algorithm {name!r}; {hint}it has: {', '.join(known)}")
+        raise AlgorithmError(f"{collective} has no algorithm {show_value(name)}; {suggestion(name, known, 'it has')}")
     return _BY_NAME[collective, name]
 
 

@@ -1,6 +1,5 @@
 """What an algorithm is: a name, a collective, options, the world sizes it takes, its schedule and its closed form."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from simcollectives.cluster.types import Cluster
-from simcollectives.errors import AlgorithmError, Problem
+from simcollectives.errors import AlgorithmError, Problem, nearest, show_value, suggestion
 from simcollectives.schedule.partition import Layout
 from simcollectives.schedule.types import IntArray, Schedule
 
@@ -136,9 +135,9 @@ def choice(name: str, choices: tuple[str, ...], default: str, summary: str) -> O
 
     def check(value: Any) -> str:
         if value not in choices:
-            near = difflib.get_close_matches(str(value), choices, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"{value!r} is not a choice; write {' or '.join(choices)}{hint}")
+            near = nearest(value, choices)
+            remedy = f"write {' or '.join(choices)}" if near is None else f'did you mean "{near}"?'
+            raise ValueError(f"{show_value(value)} is not a choice; {remedy}")
         return str(value)
 
     return Option(name, default, summary, check, choices)
@@ -148,8 +147,8 @@ def whole_number(name: str, default: int, summary: str, least: int = 0) -> Optio
     """Return an option that takes a whole number."""
 
     def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-            raise ValueError(f"{value!r} is not valid; write a whole number, {least} or more")
+        if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) < 1 << 32:
+            raise ValueError(f"{show_value(value)} is not valid; write a whole number, {least} or more")
         return int(value)
 
     return Option(name, default, summary, check)
@@ -233,10 +232,8 @@ def resolve_options(algorithm: Algorithm, given: Options | None) -> dict[str, An
     resolved = {}
     for name, value in given.items():
         if name not in known:
-            near = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            has = f"it has: {', '.join(known)}" if known else "it has none"
-            problems.append(Problem(str(name), f"{algorithm.name} has no option {name!r}; {hint}{has}"))
+            rule = f"{algorithm.name} has no option {show_value(name)}"
+            problems.append(Problem(str(name), f"{rule}; {suggestion(name, list(known), 'it has')}"))
             continue
         try:
             resolved[name] = known[name].check(value)

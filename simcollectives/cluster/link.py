@@ -1,6 +1,5 @@
 """Links and devices: the parts of which clusters are made."""
 
-import math
 from dataclasses import dataclass
 from numbers import Real
 
@@ -8,7 +7,12 @@ from simcollectives.errors import ClusterError, Problem, show_value
 
 MAX_SECONDS = 1e9
 BANDWIDTHS = (1e-9, 1e24)
+MAX_SECONDS_PER_BYTE = 1e9
+MAX_FACTOR = 1e9
 """What links may have: wide enough for any question, and sums and products stay far from overflow."""
+
+LINK_EXAMPLE = "Link(alpha=5e-6, bandwidth=450e9)"
+DEVICE_EXAMPLE = "Device(reduction_seconds_per_byte=2e-12)"
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,16 @@ class Device:
     def __post_init__(self) -> None:
         """Check gamma."""
         gamma = self.reduction_seconds_per_byte
-        if not (is_number(gamma) and 0 <= gamma < math.inf):
-            raise ClusterError([Problem("gamma", f"{gamma!r} s/B is not a reduction time; it must be 0 or more")])
+        if not (is_number(gamma) and 0 <= gamma <= MAX_SECONDS_PER_BYTE):
+            rule = f"it must be 0 or more, at most {MAX_SECONDS_PER_BYTE:.0e} s/B"
+            raise ClusterError([Problem("gamma", f"{show_value(gamma)} s/B is not a reduction time; {rule}")])
+
+
+def type_problems(place: str, value: object, wanted: type, example: str, *, optional: bool = False) -> list[Problem]:
+    """Return a problem where a value is not of a class of this package; with ``optional`` it may be None."""
+    if isinstance(value, wanted) or (optional and value is None):
+        return []
+    return [Problem(place, f"{show_value(value)} is no {wanted.__name__}; write {example}")]
 
 
 def is_number(value: object) -> bool:

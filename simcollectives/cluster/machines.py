@@ -1,6 +1,5 @@
 """Named machines: one YAML file each in ``machines/``, where every quantity has its unit and its source."""
 
-import difflib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -8,7 +7,7 @@ from typing import Any
 
 from simcollectives.cluster.graph import FullMesh, Graph, Wiring
 from simcollectives.cluster.link import Device, Link
-from simcollectives.errors import ClusterError
+from simcollectives.errors import ClusterError, show_value, suggestion
 from simcollectives.units import parse_bandwidth, parse_bytes, parse_flops_per_second, parse_seconds
 
 
@@ -43,7 +42,6 @@ def list_machines() -> tuple[Machine, ...]:
     return tuple(load_machine(name) for name in machine_names())
 
 
-@cache
 def load_machine(name: str) -> Machine:
     """Read a named machine.
 
@@ -51,9 +49,12 @@ def load_machine(name: str) -> Machine:
         ClusterError: there is no such machine; the message names the nearest and all known ones.
     """
     if name not in machine_names():
-        near = difflib.get_close_matches(str(name), machine_names(), n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ClusterError(f"{name!r} is not a known machine; {hint}known: {', '.join(machine_names())}")
+        raise ClusterError(f"{show_value(name)} is not a known machine; {suggestion(name, machine_names())}")
+    return _read(name)
+
+
+@cache
+def _read(name: str) -> Machine:
     from ruamel.yaml import YAML
 
     text = (resources.files("simcollectives.cluster") / "machines" / f"{name}.yaml").read_text(encoding="utf-8")

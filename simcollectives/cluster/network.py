@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -9,9 +10,12 @@ import numpy.typing as npt
 from simcollectives.cluster.graph import Graph
 from simcollectives.cluster.link import Link
 from simcollectives.cluster.unequal import Change, Uplink, rank_factors
-from simcollectives.schedule.types import IntArray
+from simcollectives.schedule.types import IntArray, Ints, common, constant
 
 FloatArray = npt.NDArray[np.float64]
+Floats = float | FloatArray
+"""One entry a message or device, or one number for all."""
+Links = tuple[Ints, Floats, Floats, Floats]
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,10 @@ class Network:
         self._levels, self._uplinks, self._changes = levels, uplinks, changes
         self._device, self._gpus_per_node = device_of_rank, gpus_per_node
         self._names = [level.name for level in levels]
-        self._strides = np.cumprod([level.size for level in levels])[:-1].tolist()
+        # [level][rank]: the unit that a rank is in, at every level but the outermost.
+        self._units = [device_of_rank // size for size in np.cumprod([level.size for level in levels])[:-1].tolist()]
+        self._changes_alpha = any(change.alpha != 1 for change in changes)
+        self._late_pairs = [change for change in changes if change.link is not None and change.alpha != 1]
         self.plain = not uplinks and not changes and all(not x.graph and not x.ports_of for x in levels)
         links = [level.link for level in levels]
         self.alpha = np.array([link.alpha for link in links], dtype=np.float64)
@@ -127,19 +134,43 @@ class Network:
 
     def levels_crossed(self, src: IntArray, dst: IntArray) -> IntArray:
         """Outermost level that messages from ranks ``src`` to ranks ``dst`` cross; one entry a message."""
-        level = np.zeros(len(src), dtype=np.int64)
-        for stride in self._strides:
-            unit = self._device // stride
-            level += unit[src] != unit[dst]
+        level: IntArray = constant(0, len(src))
+        for unit in self._units:
+            level = np.add(level, unit.take(src) != unit.take(dst))
         return level
 
-    def links(self, src: IntArray, dst: IntArray) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-        """Level, alpha, overhead and bandwidth of messages that meet no others; one entry each."""
+    def links(self, src: IntArray, dst: IntArray) -> Links:
+        """Level, alpha, overhead and bandwidth of messages that meet no others; each an array, or a number for all."""
+        level: Ints = common(self.levels_crossed(src, dst)) if self._units else 0
+        if isinstance(level, np.ndarray) and len(level) and not np.count_nonzero(level != level[0]):
+            level = int(level[0])
         if self.plain:
-            level = self.levels_crossed(src, dst)
-            return level, self.alpha[level], self.overhead[level], self.bandwidth[level]
-        routes = self.routes(src, dst)
-        return routes.level, routes.alpha, routes.overhead, routes.bandwidth
+            return self._links_of[level] if isinstance(level, int) else self._links(level)
+        if self._uplinks or self._levels[0].graph is not None:
+            routes = self.routes(src, dst)
+            return routes.level, routes.alpha, routes.overhead, routes.bandwidth
+        bandwidth = np.minimum(_entries(self._ports_out, level, src), _entries(self._ports_in, level, dst))
+        for change, offset in zip(self._narrow, self._narrow_offset, strict=True):
+            narrow = np.minimum(bandwidth, self.capacity[offset])
+            bandwidth = np.where(self._is_pair(change, src, dst, level), narrow, bandwidth)
+        return level, self._changed_alpha(src, dst, level), self.overhead[level], bandwidth
+
+    def _links(self, level: Ints) -> Links:
+        return level, self.alpha[level], self.overhead[level], self.bandwidth[level]
+
+    @cached_property
+    def _links_of(self) -> list[Links]:
+        return [self._links(level) for level in range(len(self._levels))]
+
+    @cached_property
+    def _ports_out(self) -> FloatArray:
+        """[level, rank]: capacity of the port that a rank sends from."""
+        return self.capacity[np.array(self._offset)[:, None] + 2 * self._device]
+
+    @cached_property
+    def _ports_in(self) -> FloatArray:
+        """[level, rank]: capacity of the port that a rank receives at."""
+        return self.capacity[np.array(self._offset)[:, None] + 2 * self._device + 1]
 
     def routes(self, src: IntArray, dst: IntArray) -> Routes:
         """Resources that messages from ranks ``src`` to ranks ``dst`` cross."""
@@ -156,7 +187,7 @@ class Network:
         for change, offset in zip(self._narrow, self._narrow_offset, strict=True):
             columns.append(np.where(self._is_pair(change, src, dst, level), offset, self.count))
         resources = np.stack(columns, axis=1)
-        alpha = self.alpha[level] * self._alpha_factor(src, dst, level) if self._changes else self.alpha[level]
+        alpha = np.asarray(self._changed_alpha(src, dst, level))
         bandwidth = self.bandwidth[level] if self.plain else self.capacity[resources].min(axis=1)
         return Routes(level, alpha, self.overhead[level], bandwidth, resources)
 
@@ -176,16 +207,30 @@ class Network:
         edges[~inside] = self.count
         return [*edges.T, *(np.where(inside, self.count, port) for port in ports)]
 
-    def _is_pair(self, change: Change, src: IntArray, dst: IntArray, level: IntArray) -> npt.NDArray[np.bool_]:
+    def _is_pair(self, change: Change, src: IntArray, dst: IntArray, level: Ints) -> npt.NDArray[np.bool_]:
         start, end = change.link or (-1, -1)
         on_level = True if change.level is None else level == self._names.index(change.level)
         found: npt.NDArray[np.bool_] = (src == start) & (dst == end) & on_level
         return found
 
-    def _alpha_factor(self, src: IntArray, dst: IntArray, level: IntArray) -> FloatArray:
-        of_rank = np.stack([rank_factors(self._changes, "alpha", name, len(self._device)) for name in self._names])
-        factor = np.maximum(of_rank[level, src], of_rank[level, dst])
-        for change in self._changes:
-            if change.link is not None:
-                factor = np.where(self._is_pair(change, src, dst, level), factor * change.alpha, factor)
-        return factor
+    def _changed_alpha(self, src: IntArray, dst: IntArray, level: Ints) -> Floats:
+        alpha = self.alpha[level]
+        if not self._changes_alpha:
+            return alpha
+        factors = self._alpha_factors
+        factor = np.maximum(_entries(factors, level, src), _entries(factors, level, dst))
+        for change in self._late_pairs:
+            factor = np.where(self._is_pair(change, src, dst, level), factor * change.alpha, factor)
+        return alpha * factor
+
+    @cached_property
+    def _alpha_factors(self) -> FloatArray:
+        """[level, rank]: factor on the latency of its messages."""
+        return np.stack([rank_factors(self._changes, "alpha", name, len(self._device)) for name in self._names])
+
+
+def _entries(table: FloatArray, level: Ints, rank: IntArray) -> FloatArray:
+    """Entries of a table [level, rank]."""
+    ranks = table.shape[1]
+    entries: FloatArray = table[level].take(rank) if isinstance(level, int) else table.take(level * ranks + rank)
+    return entries

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from simcollectives.errors import ClusterError, Problem
+from simcollectives.errors import ClusterError, Problem, show_value
 from simcollectives.schedule.types import IntArray
 
 RankOrder = Literal["node_major", "round_robin"] | tuple[int, ...]
@@ -38,10 +38,10 @@ def checked_rank_order(rank_order: RankOrder | Sequence[int], nodes: int, gpus_p
     Raises:
         ClusterError: an unknown word, or a list that misses, repeats or invents devices; all problems at once.
     """
-    if isinstance(rank_order, str):
+    if isinstance(rank_order, str) or not isinstance(rank_order, Sequence | np.ndarray):
         if rank_order not in ("node_major", "round_robin"):
             rule = "write node_major, round_robin or a list of devices"
-            raise ClusterError([Problem("rank_order", f"{rank_order!r} is not a rank order; {rule}")])
+            raise ClusterError([Problem("rank_order", f"{show_value(rank_order)} is not a rank order; {rule}")])
         return rank_order
     devices = nodes * gpus_per_node
     order: tuple[object, ...] = tuple(rank_order)

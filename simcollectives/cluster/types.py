@@ -7,7 +7,7 @@ out; changes make ranks or links unequal.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from simcollectives.cluster.graph import FullMesh, Torus
-from simcollectives.cluster.link import Device, Link
+from simcollectives.cluster.link import DEVICE_EXAMPLE, LINK_EXAMPLE, Device, Link, type_problems
 from simcollectives.cluster.network import Level, Network, Routes
 from simcollectives.cluster.rank_order import RankOrder, as_whole, checked_rank_order, device_of_rank
 from simcollectives.cluster.unequal import Change, Uplink, checked_changes, checked_uplinks, rank_factors
-from simcollectives.errors import ClusterError, Problem
-from simcollectives.schedule.types import IntArray
+from simcollectives.errors import ClusterError, Problem, show_value, suggestion
+from simcollectives.schedule.types import IntArray, spread
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class Cluster:
         Raises:
             ClusterError: the number of devices or the rank order is not valid.
         """
-        _check_counts(devices=devices)
+        _check_counts({"devices": devices}, _link_problems(link=link), device)
         devices = int(devices)
         order = checked_rank_order(rank_order, 1, devices)
         return cls(1, devices, (Level("link", link, devices),), order, device or Device())
@@ -78,7 +78,8 @@ class Cluster:
         Raises:
             ClusterError: a count or the rank order is not valid, or ranks cannot reach each other.
         """
-        _check_counts(nodes=nodes, gpus_per_node=gpus_per_node)
+        links = {name: link for name, link in (("intra", intra), ("inter", inter)) if link is not None}
+        _check_counts({"nodes": nodes, "gpus_per_node": gpus_per_node}, _link_problems(**links), device)
         nodes, gpus_per_node = int(nodes), int(gpus_per_node)
         problems = []
         if gpus_per_node > 1 and intra is None:
@@ -111,7 +112,8 @@ class Cluster:
         Raises:
             ClusterError: sizes, names or graphs do not fit; all problems at once.
         """
-        _check_counts(**{level.name: level.size for level in levels})
+        wrong = _level_problems(levels)
+        _check_counts({} if wrong else {level.name: level.size for level in levels}, wrong, device)
         problems = []
         names = [level.name for level in levels]
         for index, level in enumerate(levels):
@@ -136,7 +138,7 @@ class Cluster:
         Raises:
             ClusterError: the number of devices or the rank order is not valid.
         """
-        _check_counts(devices=devices)
+        _check_counts({"devices": devices}, _link_problems(link=link))
         return cls.layered([Level("link", link, devices, FullMesh(devices))], rank_order=rank_order)
 
     @classmethod
@@ -153,7 +155,10 @@ class Cluster:
         Raises:
             ClusterError: a size or the rank order is not valid.
         """
-        _check_counts(**{f"sizes[{i}]": size for i, size in enumerate(sizes)})
+        listed = _is_list(sizes)
+        wrong = [] if listed else [Problem("sizes", f"{show_value(sizes)} is not a list of sizes; write [4, 4]")]
+        counts = {f"sizes[{i}]": size for i, size in enumerate(sizes)} if listed else {}
+        _check_counts(counts, wrong + _link_problems(link=link))
         graph = Torus(tuple(sizes), wraps)
         return cls.layered([Level("link", link, graph.devices, graph)], rank_order=rank_order)
 
@@ -217,8 +222,8 @@ class Cluster:
         for level in self.levels:
             if level.name == name:
                 return level
-        known = ", ".join(level.name for level in self.levels)
-        raise ClusterError(f"{name!r} is not a level of this cluster; it has: {known}")
+        known = [level.name for level in self.levels]
+        raise ClusterError(f"{show_value(name)} is not a level of this cluster; {suggestion(name, known, 'it has')}")
 
     def _ports_level(self, level: Level) -> Level:
         """The level whose ports a level uses: its own, unless it names one further in."""
@@ -227,6 +232,7 @@ class Cluster:
     def with_link(self, level_name: str, link: Link) -> "Cluster":
         """Return the same cluster with another link at one level."""
         self.level(level_name)
+        _check_counts({}, _link_problems(link=link))
         levels = tuple(replace(x, link=link) if x.name == level_name else x for x in self.levels)
         return replace(self, levels=levels)
 
@@ -288,12 +294,11 @@ class Cluster:
 
     @cached_property
     def gamma_of_rank(self) -> FloatArray:
-        """[rank]: seconds of reduction a byte."""
-        factors = np.ones(self.world_size)
-        for change in self.changes:
-            if change.rank is not None:
-                factors[change.rank] *= change.gamma
-        return factors * self.device.reduction_seconds_per_byte
+        """[rank]: seconds of reduction a byte, held once where all are alike."""
+        gamma = self.device.reduction_seconds_per_byte
+        if all(change.gamma == 1 for change in self.changes):
+            return spread(np.array([gamma], dtype=np.float64), self.world_size)
+        return rank_factors(self.changes, "gamma", None, self.world_size) * gamma
 
     @cached_property
     def port_bandwidths(self) -> FloatArray:
@@ -332,10 +337,31 @@ def _fixed(ranks: IntArray) -> IntArray:
     return ranks
 
 
-def _check_counts(**counts: object) -> None:
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _link_problems(**links: object) -> list[Problem]:
+    return [problem for name, link in links.items() for problem in type_problems(name, link, Link, LINK_EXAMPLE)]
+
+
+def _level_problems(levels: object) -> list[Problem]:
+    example = f'Level("rail", {LINK_EXAMPLE}, 4)'
+    if not (isinstance(levels, Sequence) and _is_list(levels)):
+        return [Problem("levels", f"{show_value(levels)} is not a list of levels; write [{example}]")]
+    found: list[Problem] = []
+    for index, level in enumerate(levels):
+        wrong = type_problems(f"levels[{index}]", level, Level, example)
+        found += wrong or type_problems(f"levels[{index}].link", level.link, Link, LINK_EXAMPLE)
+    return found
+
+
+def _check_counts(counts: Mapping[str, object], problems: Sequence[Problem], device: object = None) -> None:
+    """Raise ClusterError with the problems found, those of the counts and that of a device which is none."""
     whole = {name: as_whole(value) for name, value in counts.items()}
-    problems = [
-        Problem(name, f"{counts[name]!r} is not a number of {name}; it must be a whole number, 1 or more")
+    problems = [*problems, *type_problems("device", device, Device, DEVICE_EXAMPLE, optional=True)]
+    problems += [
+        Problem(name, f"{show_value(counts[name])} is not a number of {name}; it must be a whole number, 1 or more")
         for name, value in whole.items()
         if value is None or value < 1
     ]

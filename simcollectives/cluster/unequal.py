@@ -1,13 +1,13 @@
 """What makes a cluster's devices share or differ: uplinks that several devices use, and changes to ranks and links."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from simcollectives.cluster.link import is_number
-from simcollectives.errors import ClusterError, Problem
+from simcollectives.cluster.link import BANDWIDTHS, MAX_FACTOR, is_number, type_problems
+from simcollectives.cluster.rank_order import as_whole
+from simcollectives.errors import ClusterError, Problem, show_value, suggestion
 from simcollectives.schedule.types import IntArray
 
 
@@ -60,17 +60,23 @@ def checked_uplinks(uplinks: Sequence[Uplink], levels: Sequence[str], gpus_per_n
     Raises:
         ClusterError: all that do not, at once.
     """
+    least, most = BANDWIDTHS
     problems = []
     for index, uplink in enumerate(uplinks):
         place = f"uplinks[{index}]"
+        if wrong := type_problems(place, uplink, Uplink, 'Uplink("nic", "inter", 50e9, devices=8)'):
+            problems += wrong
+            continue
         if uplink.level not in levels:
-            problems.append(Problem(place, f"{uplink.level!r} is not a level; write one of: {', '.join(levels)}"))
-        if not (is_number(uplink.bandwidth) and 0 < uplink.bandwidth < math.inf):
-            problems.append(Problem(place, f"{uplink.bandwidth!r} B/s is not a bandwidth; it must be more than 0"))
-        if (uplink.devices > 0) == (uplink.rails > 0):
+            problems.append(_level_problem(place, uplink.level, levels))
+        if not (is_number(uplink.bandwidth) and least <= uplink.bandwidth <= most):
+            rule = f"it must be more than 0: from {least:.0e} to {most:.0e} B/s"
+            problems.append(Problem(place, f"{show_value(uplink.bandwidth)} B/s is not a bandwidth; {rule}"))
+        devices, rails = as_whole(uplink.devices), as_whole(uplink.rails)
+        if devices is None or rails is None or min(devices, rails) < 0 or (devices > 0) == (rails > 0):
             problems.append(Problem(place, "an uplink has units of devices, or rails; give exactly one of them"))
-        elif uplink.rails and gpus_per_node % uplink.rails:
-            problems.append(Problem(place, f"{uplink.rails} rails do not divide {gpus_per_node} devices of a node"))
+        elif rails and gpus_per_node % rails:
+            problems.append(Problem(place, f"{rails} rails do not divide {gpus_per_node} devices of a node"))
     if problems:
         raise ClusterError(problems)
     return tuple(uplinks)
@@ -85,22 +91,20 @@ def checked_changes(changes: Sequence[Change], levels: Sequence[str], world_size
     problems = []
     for index, change in enumerate(changes):
         place = f"changes[{index}]"
-        if (change.rank is None) == (change.link is None):
-            problems.append(Problem(place, "a change is of a rank or of a link; give exactly one of them"))
-        ranks = [change.rank] if change.rank is not None else list(change.link or ())
-        outside = [rank for rank in ranks if not 0 <= rank < world_size]
-        if outside:
-            problems.append(Problem(place, f"rank {outside[0]} is unreachable; ranks are 0 to {world_size - 1}"))
-        elif change.link is not None and change.link[0] == change.link[1]:
-            problems.append(Problem(place, "a link joins two different ranks"))
+        if wrong := type_problems(place, change, Change, "Change(rank=3, bandwidth=0.5)"):
+            problems += wrong
+            continue
+        problems += _ends_problems(place, change, world_size)
         if change.level is not None and change.level not in levels:
-            problems.append(Problem(place, f"{change.level!r} is not a level; write one of: {', '.join(levels)}"))
+            problems.append(_level_problem(place, change.level, levels))
         for name in ("alpha", "bandwidth", "gamma"):
             factor = getattr(change, name)
-            if not (is_number(factor) and 0 <= factor < math.inf) or (name == "bandwidth" and factor == 0):
-                problems.append(Problem(f"{place}.{name}", f"{factor!r} is not a factor; it must be more than 0"))
+            if not (is_number(factor) and 0 <= factor <= MAX_FACTOR) or (name == "bandwidth" and factor == 0):
+                rule = f"it must be more than 0, at most {MAX_FACTOR:.0e}"
+                problems.append(Problem(f"{place}.{name}", f"{show_value(factor)} is not a factor; {rule}"))
         if change.link is not None and is_number(change.bandwidth) and change.bandwidth > 1:
-            rule = f"{change.bandwidth!r} is more than 1 (100%); a link is no faster than its ports; give it to a rank"
+            shown = show_value(change.bandwidth)
+            rule = f"{shown} is more than 1 (100%); a link is no faster than its ports; give it to a rank"
             problems.append(Problem(f"{place}.bandwidth", rule))
         if change.link is not None and change.gamma != 1:
             problems.append(Problem(f"{place}.gamma", "a link does not reduce; give gamma to a rank"))
@@ -109,12 +113,31 @@ def checked_changes(changes: Sequence[Change], levels: Sequence[str], world_size
     return tuple(changes)
 
 
+def _level_problem(place: str, level: object, levels: Sequence[str]) -> Problem:
+    return Problem(place, f"{show_value(level)} is not a level; {suggestion(level, levels)}")
+
+
+def _ends_problems(place: str, change: Change, world_size: int) -> list[Problem]:
+    """What is wrong with the rank, or the two ranks of the link, of a change."""
+    if (change.rank is None) == (change.link is None):
+        return [Problem(place, "a change is of a rank or of a link; give exactly one of them")]
+    link: object = change.link
+    if link is not None and not (isinstance(link, tuple | list) and len(link) == 2):
+        return [Problem(place, f"{show_value(link)} is not a link; give two ranks, (0, 1)")]
+    ranks = [change.rank] if change.link is None else list(change.link)
+    outside = [rank for rank in ranks if (whole := as_whole(rank)) is None or not 0 <= whole < world_size]
+    if outside:
+        rule = f"rank {show_value(outside[0])} is unreachable; ranks are 0 to {world_size - 1}"
+        return [Problem(place, rule)]
+    return [Problem(place, "a link joins two different ranks")] if ranks[0] == ranks[-1] and link is not None else []
+
+
 def rank_factors(
-    changes: Sequence[Change], name: str, level: str, world_size: int
+    changes: Sequence[Change], name: str, level: str | None, world_size: int
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """[rank]: product of a factor over the changes of ranks at a level."""
+    """[rank]: product of a factor over the changes of ranks at a level; None for what levels do not concern."""
     factors = np.ones(world_size)
     for change in changes:
-        if change.rank is not None and change.level in (None, level):
+        if change.rank is not None and (level is None or change.level in (None, level)):
             factors[change.rank] *= getattr(change, name)
     return factors

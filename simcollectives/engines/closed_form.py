@@ -37,6 +37,7 @@ def require_closed_form(job: Job, time: TimeModel = DEFAULT) -> Parts:
     parts = closed_form_parts(job)
     if parts is None:
         why = "on links of several kinds" if job.cluster.uniform_link is None else "with these chunks"
+        why = why if job.conditions.ideal else "with late or random runs"
         remedy = "use engine event or lockstep"
         raise NoClosedFormError(
             [Problem("", f"{job.label} {job.algorithm.collective} has no exact closed form {why}; {remedy}")]

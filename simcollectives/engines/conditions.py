@@ -5,12 +5,14 @@ the order of events: every engine sees the same numbers.
 """
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from simcollectives.errors import InputError, Problem
+from simcollectives.cluster.link import MAX_SECONDS, is_number
+from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.schedule.types import IntArray
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,9 +31,9 @@ class Jitter:
         problems = []
         if self.distribution not in DISTRIBUTIONS:
             rule = f"write {' or '.join(DISTRIBUTIONS)}"
-            problems.append(Problem("distribution", f"{self.distribution!r} is not a distribution; {rule}"))
-        if not 0 <= self.spread <= 10:
-            problems.append(Problem("spread", f"{self.spread!r} is not a spread; it is a ratio from 0 to 10"))
+            problems.append(Problem("distribution", f"{show_value(self.distribution)} is not a distribution; {rule}"))
+        if not (is_number(self.spread) and 0 <= self.spread <= 10):
+            problems.append(Problem("spread", f"{show_value(self.spread)} is not a spread; it is a ratio from 0 to 10"))
         if problems:
             raise InputError(problems)
 
@@ -53,14 +55,29 @@ class Conditions:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        late = [x for x in (*self.skew, self.random_skew) if not 0 <= x < np.inf]
+        problems = []
+        given: object = self.skew
+        starts = tuple(given) if isinstance(given, list | tuple | np.ndarray) else (given,)
+        object.__setattr__(self, "skew", starts)
+        late = [x for x in (*starts, self.random_skew) if not (is_number(x) and 0 <= x <= MAX_SECONDS)]
         if late:
-            raise InputError([Problem("skew", f"{late[0]!r} s is not a start; it must be 0 or more and finite")])
+            rule = f"it must be 0 or more, at most {MAX_SECONDS:.0e} s"
+            problems.append(Problem("skew", f"{show_value(late[0])} s is not a start; {rule}"))
+        for name in ("alpha", "bandwidth", "reduction"):
+            jitter = getattr(self, name)
+            if jitter is not None and not isinstance(jitter, Jitter):
+                rule = 'is not a Jitter; write Jitter("lognormal", 0.2)'
+                problems.append(Problem(name, f"{show_value(jitter)} {rule}"))
+        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral):
+            problems.append(Problem("seed", f"{show_value(self.seed)} is not a seed; it must be a whole number"))
+        if problems:
+            raise InputError(problems)
 
     @property
     def random(self) -> bool:
         """Whether anything is drawn, so that seeds matter."""
-        return bool(self.random_skew or self.alpha or self.bandwidth or self.reduction)
+        jitters = (self.alpha, self.bandwidth, self.reduction)
+        return self.random_skew > 0 or any(jitter is not None and jitter.spread > 0 for jitter in jitters)
 
     @property
     def ideal(self) -> bool:

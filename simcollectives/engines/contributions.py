@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from simcollectives.cluster.types import Cluster
+from simcollectives.engines.conditions import IDEAL
 from simcollectives.engines.data import Array, State, play
-from simcollectives.engines.job import Job, make_job
+from simcollectives.engines.job import Job, check_parts, make_job
 from simcollectives.errors import InputError, Problem
 from simcollectives.schedule.collectives import COLLECTIVES
 
@@ -38,6 +39,7 @@ def traceable(collective: str, algorithm: str, cluster: Cluster, options: Mappin
     Raises:
         InputError: more than 16 ranks, or than 200,000 cells; see also ``make_job``.
     """
+    check_parts(cluster, IDEAL)
     n = cluster.world_size
     if n > MAX_RANKS:
         rule = f"{n} ranks are too many to print, at most {MAX_RANKS}"
@@ -59,8 +61,8 @@ def contributions(collective: str, algorithm: str, cluster: Cluster, options: Ma
     Raises:
         InputError: more than 16 ranks, or than 200,000 cells; see also ``make_job``.
     """
-    n = cluster.world_size
     job = traceable(collective, algorithm, cluster, options)
+    n = cluster.world_size
     states = counted(job)
     cells = [[[_cell(held.get(c)) for c in range(job.schedule.chunks)] for held in state] for state in states]
     width = max(len(cell) for state in cells for row in state for cell in row)

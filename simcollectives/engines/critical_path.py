@@ -1,153 +1,158 @@
 """Why a vectorized run took as long as it did: its critical path, walked backwards from the last rank.
 
-The walk forward keeps the clocks at the start of segments of about sqrt(rounds) rounds; going back, each segment is
-played again with the clocks of all its rounds at hand. Time twice, memory sqrt(rounds) x ranks.
+The walk forward leaves segments of about sqrt(rounds) rounds, each with the clocks at its start, and the latest ones
+also with their rounds. Going back, a segment without them is played again: time twice, memory sqrt(rounds) x ranks.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
+from simcollectives.cluster.network import FloatArray
 from simcollectives.engines.job import Job
+from simcollectives.engines.path import Path
+from simcollectives.engines.ring_phase import RingPhase
 from simcollectives.engines.run import Parts
-from simcollectives.engines.timed_round import FloatArray, RingPhase, TimedRound, advance, timed_round
-from simcollectives.schedule.types import Phase
+from simcollectives.engines.timed_round import TimedRound, Timer, add_bytes, advance, entry
+from simcollectives.schedule.types import IntArray, Phase
+
+
+class Segment(Protocol):
+    """A run of rounds."""
+
+    def back(self, rank: int, path: Path) -> int:
+        """Walk back from a rank at its end; return where the path enters it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """A run of rounds of one phase, from the clocks ``start`` on.
+class UniformSegment:
+    """Rounds in which all ranks enter and leave together; seconds of a path through them, all on one level."""
 
-    ``before`` counts the rounds before the phase. With ``growth``, every round adds that constant. Without a phase, all
-    ranks take the same ``parts`` (level, latency, bandwidth, reduction seconds) through it.
-    """
+    level: int
+    latency: float
+    bandwidth: float
+    reduction: float
 
-    phase: Phase | None = None
-    first: int = 0
-    steps: int = 0
-    start: FloatArray = field(default_factory=lambda: np.zeros(0))
-    before: int = 0
-    growth: float | None = None
-    parts: tuple[int, float, float, float] | None = None
-
-    @classmethod
-    def constant(cls, level: int, latency: float, bandwidth: float, reduction: float) -> "Segment":
-        """Rounds in which all ranks enter and leave together."""
-        return cls(parts=(level, latency, bandwidth, reduction))
+    def back(self, rank: int, path: Path) -> int:
+        """Stay anywhere."""
+        path.latency[self.level] += self.latency
+        path.bandwidth[self.level] += self.bandwidth
+        path.reduction += self.reduction
+        return rank
 
 
-class _Path:
-    """Seconds collected on the way back."""
+@dataclass(frozen=True, slots=True)
+class RingSegment:
+    """Rounds of a ring from the clocks ``start`` on; with ``grows``, each adds the same constant to all."""
 
-    def __init__(self, levels: int) -> None:
-        self.latency, self.bandwidth, self.reduction = [0.0] * levels, [0.0] * levels, 0.0
+    ring: RingPhase
+    first: int
+    steps: int
+    start: FloatArray
+    grows: bool = False
 
-    def add(self, timed: TimedRound, message: int, times: int = 1) -> None:
-        level = int(timed.level[message])
-        self.latency[level] += times * float(timed.latency[message])
-        self.bandwidth[level] += times * float(timed.seconds[message] - timed.latency[message])
-
-    def add_reduction(self, timed: TimedRound, received: int, times: int = 1) -> None:
-        if timed.reduction is not None:
-            self.reduction += times * float(timed.reduction[received])
+    def back(self, rank: int, path: Path) -> int:
+        """Play the ranks around the path again."""
+        back = self.ring.back_through_growth if self.grows else self.ring.back
+        return back(self.start, self.first, self.steps, rank, path)
 
 
-def critical_path(job: Job, segments: list[Segment], clock: FloatArray | None, seconds: float) -> Parts:
+Played = list[tuple[FloatArray, TimedRound]]
+"""Rounds, each with the clocks at which ranks enter it."""
+
+
+@dataclass(slots=True)
+class ArraySegment:
+    """Rounds of any phase from the clocks ``start`` on, the first of them round ``number`` of all."""
+
+    phase: Phase
+    first: int
+    steps: int
+    number: int
+    start: FloatArray
+    timer: Timer
+    played: Played | None = None
+
+    def play(self, sent: IntArray | None = None) -> tuple[Played, FloatArray]:
+        """Play the rounds; return them and the clocks after them. Adds what ranks send to ``sent`` [level, device]."""
+        played, clock = [], self.start
+        for step in range(self.steps):
+            timed, message_bytes = self.timer.timed(self.phase, self.first + step, self.number + step)
+            if sent is not None:
+                add_bytes(sent, timed.ends, message_bytes)
+            played.append((clock, timed))
+            clock = advance(clock, timed)
+        return played, clock
+
+    @property
+    def kept_bytes(self) -> int:
+        """Memory of the rounds that are kept: those after the first are taken to share arrays as the second does."""
+        held = [_arrays(clock, timed) for clock, timed in (self.played or [])[:2]]
+        own = [array.nbytes for key, array in held[-1].items() if key not in held[0]] if held else []
+        return sum(array.nbytes for arrays in held[:1] for array in arrays.values()) + (self.steps - 1) * sum(own)
+
+    def back(self, rank: int, path: Path) -> int:
+        """Go by what was played, or play it again."""
+        for entered, timed in reversed(self.played or self.play()[0]):
+            rank = _back(timed, entered, rank, path)
+        return rank
+
+
+def _arrays(clock: FloatArray, timed: TimedRound) -> dict[int, np.ndarray]:
+    columns = (clock, *timed.ends, *timed[1:])
+    return {id(column): column for column in columns if isinstance(column, np.ndarray) and column.base is None}
+
+
+def _back(timed: TimedRound, entered: FloatArray, rank: int, path: Path) -> int:
+    """Where the path of ``rank`` comes from in one round: the later end of the message that let it go."""
+    ends, seconds, let_go, latest = timed.ends, timed.seconds, -1, -1.0
+    src, dst = ends.src, ends.dst
+    for mine, is_rank in ((src, ends.all_send), (dst, ends.all_receive)):
+        message = rank if is_rank else int((mine == rank).argmax()) if len(mine) else -1
+        if message >= 0 and mine.item(message) == rank:
+            start = max(entered.item(src.item(message)), entered.item(dst.item(message)))
+            end = start + entry(seconds, message)
+            if end > latest:
+                let_go, latest = message, end
+    if let_go < 0:
+        return rank
+    level = ends.level if isinstance(ends.level, int) else ends.level.item(let_go)
+    path.add(level, entry(timed.latency, let_go), entry(seconds, let_go))
+    if timed.reduction is not None:
+        path.reduction += entry(timed.reduction, rank)
+    sender, receiver = src.item(let_go), dst.item(let_go)
+    return sender if entered.item(sender) > entered.item(receiver) else receiver
+
+
+def critical_path(job: Job, segments: Sequence[Segment], clock: FloatArray | None, seconds: float) -> Parts:
     """Split ``seconds`` into parts along a critical path that ends at the last rank of ``clock``."""
-    names = tuple(level.name for level in job.full_cluster.levels)
-    path = _Path(len(names))
-    rank = 0 if clock is None else int(np.argmax(clock))
-    stationary = _stationary(job, seconds) if clock is not None else None
-    if stationary is not None:
-        path = stationary
-    else:
+    path = _stationary(job, segments, seconds)
+    if path is None:
+        path = Path(job.full_cluster)
+        rank = 0 if clock is None else int(np.argmax(clock))
         for segment in reversed(segments):
-            rank = _back(job, segment, rank, path)
+            rank = segment.back(rank, path)
         if job.schedule.rounds:
             path.latency[0] += float(job.conditions.starts(job.schedule.devices)[rank])
-    rest = seconds - sum(path.latency) - sum(path.bandwidth) - path.reduction
-    widest = max(range(len(names)), key=lambda level: path.bandwidth[level])
-    if path.bandwidth[widest] > 0:
-        path.bandwidth[widest] = max(path.bandwidth[widest] + rest, 0.0)
-    return Parts(names, tuple(path.latency), tuple(path.bandwidth), path.reduction)
+    return path.parts(seconds)
 
 
-def _stationary(job: Job, seconds: float) -> _Path | None:
+def _stationary(job: Job, segments: Sequence[Segment], seconds: float) -> Path | None:
     """The path that stays at the receiver of a ring's slowest edge, if that alone explains the seconds."""
-    phases = job.schedule.channels[0]
-    rings = [RingPhase.of(job, phase) for phase in phases]
-    if not job.layout.even or any(job.conditions.skew) or any(ring is None for ring in rings):
+    if any(job.conditions.skew) or not segments:
         return None
-    rounds = [(ring.timed(0), phase.steps) for ring, phase in zip(rings, phases, strict=True) if ring is not None]
-    total = sum(steps * (t.seconds + (0.0 if t.reduction is None else t.reduction)) for t, steps in rounds)
+    rings = [segment for segment in segments if isinstance(segment, RingSegment)]
+    rounds = [segment.ring.stationary() for segment in rings]
+    if len(rings) < len(segments) or any(one is None for one in rounds):
+        return None
+    total = sum(ring.steps * one for ring, one in zip(rings, rounds, strict=True) if one is not None)
     slowest = int(np.argmax(total))
     if abs(float(np.max(total)) - seconds) > 1e-12 * seconds:
         return None
-    path = _Path(len(job.full_cluster.levels))
-    for timed, steps in rounds:
-        path.add(timed, slowest, steps)
-        path.add_reduction(timed, slowest, steps)
+    path = Path(job.full_cluster)
+    for segment in rings:
+        segment.ring.stay(slowest, segment.steps, path)
     return path
-
-
-def _back(job: Job, segment: Segment, rank: int, path: _Path) -> int:
-    """Walk a segment backwards from ``rank``; return where the path enters it."""
-    if segment.parts is not None:
-        level, latency, bandwidth, reduction = segment.parts
-        path.latency[level] += latency
-        path.bandwidth[level] += bandwidth
-        path.reduction += reduction
-        return rank
-    phase = segment.phase
-    if phase is None:
-        return rank
-    ring = RingPhase.of(job, phase)
-
-    if segment.growth is not None and ring is not None:
-        return _back_through_growth(segment, rank, path, ring, job.layout.even)
-    if ring is not None:
-        clocks: list[FloatArray] = []
-        ring.walk(segment.start, segment.first, segment.steps, skip=False, entered=clocks)
-        for number in range(segment.steps - 1, -1, -1):
-            rank = _predecessor(ring.timed_at(segment.first + number, rank), clocks[number], rank, path)
-        return rank
-    rounds, clock = [], segment.start
-    for step in range(segment.first, segment.first + segment.steps):
-        timed = timed_round(job, phase, step, segment.before + step)
-        rounds.append((timed, clock))
-        clock = advance(clock, timed)
-    for timed, entered in reversed(rounds):
-        rank = _predecessor(timed, entered, rank, path)
-    return rank
-
-
-def _predecessor(timed: TimedRound, entered: FloatArray, rank: int, path: _Path) -> int:
-    """Where the path of ``rank`` comes from in one round: the later end of the message that let it go."""
-    mine = np.flatnonzero((timed.src == rank) | (timed.dst == rank))
-    if len(mine) == 0:
-        return rank
-    ends = np.maximum(entered[timed.src[mine]], entered[timed.dst[mine]]) + timed.seconds[mine]
-    message = int(mine[np.argmax(ends)])
-    path.add(timed, message)
-    for received in mine[timed.dst[mine] == rank].tolist():
-        path.add_reduction(timed, received)
-    src, dst = int(timed.src[message]), int(timed.dst[message])
-    return src if entered[src] > entered[dst] else dst
-
-
-def _back_through_growth(segment: Segment, rank: int, path: _Path, ring: RingPhase, even: bool) -> int:
-    """Every round is the same, after turning the ranks by one a step where the bytes rotate."""
-    n = len(segment.start)
-    known: dict[int, tuple[int, _Path]] = {}
-    for step in range(segment.steps - 1, -1, -1):
-        turn = 0 if even else step
-        here = (rank - turn) % n
-        if here not in known:
-            one = _Path(len(path.latency))
-            known[here] = (_predecessor(ring.timed_at(segment.first, here), segment.start, here, one), one)
-        before, one = known[here]
-        rank = (before + turn) % n
-        path.latency = [a + b for a, b in zip(path.latency, one.latency, strict=True)]
-        path.bandwidth = [a + b for a, b in zip(path.bandwidth, one.bandwidth, strict=True)]
-        path.reduction += one.reduction
-    return rank

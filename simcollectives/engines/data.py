@@ -1,6 +1,6 @@
 """The data engine: moves real NumPy arrays by the schedule and checks the collective's postcondition."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -11,8 +11,9 @@ import numpy.typing as npt
 from simcollectives.algorithms.types import Options
 from simcollectives.cluster.link import Link
 from simcollectives.cluster.types import Cluster
-from simcollectives.engines.job import DTYPES, Job, make_job
-from simcollectives.errors import InputError, Problem, ScheduleError
+from simcollectives.engines.conditions import IDEAL
+from simcollectives.engines.job import DTYPES, Job, check_parts, make_job
+from simcollectives.errors import InputError, Problem, ScheduleError, show_value
 from simcollectives.schedule.collectives import COLLECTIVES
 from simcollectives.schedule.partition import partition
 from simcollectives.schedule.types import Round
@@ -22,6 +23,21 @@ State = list[dict[int, Array]]
 """[device]: the chunks it holds. Arrays are never changed in place."""
 
 MAX_HELD_BYTES = 8 << 30
+_STAND_INS = {"bfloat16": "float32"}
+ARRAY_DTYPES = tuple(dtype for dtype in DTYPES if dtype not in _STAND_INS)
+
+
+def array_dtype(dtype: str) -> np.dtype[Any]:
+    """Return what arrays stand for a dtype: NumPy's own, and float32 for bfloat16, which NumPy does not have.
+
+    What is verified is then the schedule and its bytes, and a sum of float32, not the rounding of bfloat16.
+    """
+    return np.dtype(_STAND_INS.get(dtype, dtype))
+
+
+def held_bytes(world_size: int, message_bytes: float, dtype: str) -> int:
+    """Bytes of memory that executing takes at most: inputs, outputs and what is on its way."""
+    return 3 * world_size * int(message_bytes) // DTYPES[dtype] * array_dtype(dtype).itemsize
 
 
 def play(job: Job, state: State, after_round: Callable[[int, State], None] | None = None) -> None:
@@ -98,19 +114,20 @@ def execute(
 ) -> list[Array]:
     """Run a collective on arrays, one a rank, by an algorithm's schedule.
 
-    Takes float64, float32, int64 or int8 arrays of one dtype. All-reduce, broadcast, reduce, reduce-scatter and
-    all-to-all take equal sizes; all-gather takes the parts that ``numpy.array_split`` of the whole would give. Returns
-    new arrays: of the inputs' shape for all-reduce, broadcast and reduce (ranks other than the root get their input
-    back), flat otherwise. Uneven parts put the longer ones first.
+    Takes arrays of one dtype: float64, float32, float16, int64, int32, int8 or uint8. All-reduce, broadcast, reduce,
+    reduce-scatter and all-to-all take equal sizes; all-gather takes the parts of the whole, by ``numpy.array_split``.
+    Returns new arrays: of the inputs' shape for all-reduce, broadcast and reduce (ranks other than the root get their
+    input back), flat otherwise. Uneven parts put the longer ones first.
 
     Raises:
         InputError: the arrays do not fit; see also ``make_job``.
         ScheduleError: the schedule is wrong (a bug).
     """
-    inputs = [np.asarray(array) for array in arrays]
+    inputs = _as_arrays(arrays)
     _check_arrays(inputs, collective)
     if cluster is None:
         cluster = Cluster.flat(len(inputs), Link(0.0, 1.0))
+    check_parts(cluster, IDEAL)
     if cluster.world_size != len(inputs):
         raise InputError(f"{len(inputs)} arrays for {cluster.world_size} ranks; give one array a rank")
     total = sum(a.size for a in inputs) if collective == "all_gather" else inputs[0].size
@@ -134,12 +151,18 @@ def _run(job: Job, inputs: Sequence[Array]) -> list[Array | None]:
     return [_gather(job, state, rank) for rank in range(job.schedule.world_size)]
 
 
+def _as_arrays(arrays: object) -> list[Array]:
+    if not isinstance(arrays, Iterable) or isinstance(arrays, str):
+        raise InputError([Problem("arrays", f"{show_value(arrays)} is not a list of arrays; give one array a rank")])
+    return [np.asarray(array) for array in arrays]
+
+
 def _check_arrays(inputs: Sequence[Array], collective: str) -> None:
     if not inputs:
         raise InputError("no arrays; give one array a rank")
     problems = []
-    if str(inputs[0].dtype) not in DTYPES:
-        problems.append(Problem("", f"dtype {inputs[0].dtype} is not supported; use one of: {', '.join(DTYPES)}"))
+    if str(inputs[0].dtype) not in ARRAY_DTYPES:
+        problems.append(Problem("", f"dtype {inputs[0].dtype} is not supported; use one of: {', '.join(ARRAY_DTYPES)}"))
     for rank, array in enumerate(inputs):
         if array.dtype != inputs[0].dtype:
             problems.append(
@@ -176,7 +199,7 @@ def verify(
 def verify_job(job: Job) -> None:
     """As ``verify``, for a job."""
     n = job.schedule.world_size
-    if 3 * n * job.message_bytes > MAX_HELD_BYTES:
+    if held_bytes(n, job.message_bytes, job.dtype) > MAX_HELD_BYTES:
         raise InputError(
             [Problem("verify", f"{n} ranks of {job.message_bytes} B do not fit in memory; write verify: auto")]
         )
@@ -200,9 +223,10 @@ def random_inputs(job: Job, seed: int = 0) -> list[Array]:
     """Seeded input arrays, one a rank: normal floats, or integers of the whole range of int8."""
     generator = np.random.default_rng(seed)
     sizes = [input_elements(job, rank) for rank in range(job.schedule.world_size)]
-    if np.issubdtype(np.dtype(job.dtype), np.floating):
-        return [generator.standard_normal(size).astype(job.dtype) for size in sizes]
-    return [generator.integers(-128, 128, size).astype(job.dtype) for size in sizes]
+    dtype = array_dtype(job.dtype)
+    if np.issubdtype(dtype, np.floating):
+        return [generator.standard_normal(size).astype(dtype) for size in sizes]
+    return [generator.integers(-128, 128, size).astype(dtype) for size in sizes]
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ Every function takes floats or arrays of them.
 
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
+from simcollectives.cluster.network import FloatArray, Floats
 
-Number = TypeVar("Number", float, npt.NDArray[np.float64])
+Number = TypeVar("Number", float, FloatArray, Floats)
 
 
 def alone_seconds(latency: Number, message_bytes: Number, bandwidth: Number) -> Number:

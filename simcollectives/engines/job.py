@@ -10,7 +10,7 @@ from simcollectives.algorithms.table import check_fits, find_algorithm, label, p
 from simcollectives.algorithms.types import Algorithm, LevelCost, Options, resolve_options
 from simcollectives.cluster.types import Cluster
 from simcollectives.engines.conditions import IDEAL, Conditions
-from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.errors import AlgorithmError, Gathered, InputError, Problem, show_value, suggestion
 from simcollectives.metrics import bandwidth_lower_bound, latency_lower_bound
 from simcollectives.schedule.partition import Layout
 from simcollectives.schedule.types import IntArray, Round, Schedule
@@ -26,6 +26,8 @@ DTYPES: Mapping[str, int] = {
     "int8": 1,
     "uint8": 1,
 }
+"""Bytes of one element of a message."""
+
 MAX_MESSAGE_BYTES = 1 << 50
 MAX_ROUND_MESSAGES = 30_000_000
 
@@ -109,18 +111,18 @@ def make_job(
         InputError: an unknown collective, algorithm, option or dtype; a message that is not a whole number of
             elements; an algorithm that does not run on the cluster; or more messages than can be held.
     """
-    if not isinstance(cluster, Cluster):
-        remedy = "make one with Cluster.flat, Cluster.two_level or Cluster.machine"
-        raise InputError([Problem("cluster", f"{show_value(cluster)} is not a Cluster; {remedy}")])
-    found = find_algorithm(collective, algorithm)
-    resolved = resolve_options(found, options)
-    elements = count_elements(message_bytes, dtype)
+    gathered = Gathered()
+    gathered.take(lambda: check_parts(cluster, conditions))
+    found = gathered.take(lambda: find_algorithm(collective, algorithm))
+    resolved = gathered.take(lambda: _options(found, options))
+    elements = gathered.take(lambda: count_elements(message_bytes, dtype))
+    gathered.finish()
+    if found is None or resolved is None or elements is None:
+        raise InputError("the question is not valid")
     check_fits(found, cluster, resolved)
     n = cluster.world_size
-    if n * elements * DTYPES[dtype] >= 1 << 62:
-        raise InputError(
-            [Problem("message", f"{n} ranks of {format_bytes(message_bytes)} are more than can be counted")]
-        )
+    if n * (size := elements * DTYPES[dtype]) >= 1 << 62:
+        raise InputError([Problem("message", f"{n} ranks of {format_bytes(size)} are more than can be counted")])
     schedule = found.schedule(placement_of(cluster), resolved)
     if schedule.messages_at_once > MAX_ROUND_MESSAGES:
         what = f"{label(found, resolved)} on {n} ranks sends up to {schedule.messages_at_once:,} messages at once"
@@ -135,27 +137,53 @@ def make_job(
     return Job(found, resolved, cluster, cluster.with_servers(schedule.servers), schedule, layout, dtype, conditions)
 
 
-def count_elements(message_bytes: float, dtype: str) -> int:
+def check_parts(cluster: object, conditions: object) -> None:
+    """Check that a cluster and conditions are what they should be.
+
+    Raises:
+        InputError: they are not, both at once.
+    """
+    example = "make one with Cluster.flat, Cluster.two_level or Cluster.machine"
+    problems = []
+    if not isinstance(cluster, Cluster):
+        problems.append(Problem("cluster", f"{show_value(cluster)} is not a Cluster; {example}"))
+    if not isinstance(conditions, Conditions):
+        rule = "are not Conditions; write Conditions(random_skew=20e-6)"
+        problems.append(Problem("conditions", f"{show_value(conditions)} {rule}"))
+    if problems:
+        raise InputError(problems)
+
+
+def _options(algorithm: Algorithm | None, given: object) -> dict[str, Any]:
+    """All options of an algorithm; those given as they are where it is not known."""
+    if given is not None and not isinstance(given, Mapping):
+        raise AlgorithmError([Problem("options", f'{show_value(given)} are not options; write {{"order": "far"}}')])
+    return dict(given or {}) if algorithm is None else resolve_options(algorithm, given)
+
+
+def count_elements(message_bytes: float, dtype: object) -> int:
     """Whole elements of a message.
 
     Raises:
         InputError: the dtype is not known, or the bytes are negative, too many, or not a whole number of elements.
     """
-    if dtype not in DTYPES:
-        raise InputError([Problem("dtype", f"{dtype!r} is not a known dtype; write one of: {', '.join(DTYPES)}")])
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise InputError(
+            [Problem("dtype", f"{show_value(dtype)} is not a known dtype; {suggestion(dtype, list(DTYPES))}")]
+        )
     if isinstance(message_bytes, str):
         message_bytes = parse_bytes(message_bytes)
     itemsize = DTYPES[dtype]
     if isinstance(message_bytes, bool) or not isinstance(message_bytes, int | float | np.integer | np.floating):
-        raise InputError([Problem("message", f"{message_bytes!r} is not a number of bytes")])
+        raise InputError([Problem("message", f"{show_value(message_bytes)} is not a number of bytes")])
     if not 0 <= message_bytes <= MAX_MESSAGE_BYTES:
         rule = f"a message has 0 to {format_bytes(MAX_MESSAGE_BYTES)}"
-        raise InputError([Problem("message", f"{message_bytes!r} B is out of range; {rule}")])
+        raise InputError([Problem("message", f"{show_value(message_bytes)} B is out of range; {rule}")])
     whole, rest = divmod(message_bytes, itemsize)
     if rest:
         near = f"{int(whole) * itemsize} B or {(int(whole) + 1) * itemsize} B"
         rule = f"is not a whole number of {dtype} elements of {itemsize} B"
-        raise InputError([Problem("message", f"{message_bytes!r} B {rule}; write {near}, or another dtype")])
+        raise InputError([Problem("message", f"{show_value(message_bytes)} B {rule}; write {near}, or another dtype")])
     return int(whole)
 
 
@@ -182,13 +210,3 @@ def messages_of(job: Job, round_: Round) -> Messages:
     np.add.at(totals[0], inverse, sizes)
     np.add.at(totals[1], inverse, reduced)
     return Messages(unique // devices, unique % devices, totals[0], totals[1])
-
-
-def count_bytes_sent(job: Job) -> IntArray:
-    """Bytes sent [level, device], by walking the schedule."""
-    sent = np.zeros((len(job.full_cluster.levels), job.schedule.devices), dtype=np.int64)
-    for channel in range(len(job.schedule.channels)):
-        for round_ in job.schedule.rounds_of(channel):
-            level = job.full_cluster.network.levels_crossed(round_.src, round_.dst)
-            np.add.at(sent, (level, round_.src), job.layout.row_elements(round_) * job.itemsize)
-    return sent

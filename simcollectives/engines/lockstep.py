@@ -6,8 +6,9 @@ Concurrent channels share each round.
 
 import numpy as np
 
+from simcollectives.cluster.network import FloatArray
 from simcollectives.engines.job import Job, Messages, messages_of
-from simcollectives.engines.pricing import FloatArray, drawn_alpha, flow_bytes, reduction_seconds
+from simcollectives.engines.pricing import drawn_alpha, flow_bytes, reduction_seconds
 from simcollectives.engines.run import Parts
 from simcollectives.engines.watch import Watch
 from simcollectives.schedule.types import IntArray, Round

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,19 @@ class Run:
     closed_form_seconds: float | None
     timeline: Timeline | None = None
     time: str = "default"
+
+    def __post_init__(self) -> None:
+        """Close the options and the bytes to writing: a result does not change."""
+        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        self.bytes_sent_by_level.setflags(write=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields with options that can be copied and pickled."""
+        return {**self.__dict__, "options": dict(self.options)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
 
     def __repr__(self) -> str:
         """Say the question and the answer in one line."""

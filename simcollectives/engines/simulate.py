@@ -1,13 +1,14 @@
 """Evaluate a collective with a chosen engine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from simcollectives.cluster.types import Cluster
+from simcollectives.engines.bytes_sent import count_bytes_sent
 from simcollectives.engines.closed_form import closed_form_parts, require_closed_form
 from simcollectives.engines.conditions import IDEAL, Conditions
 from simcollectives.engines.event import event
-from simcollectives.engines.job import Job, count_bytes_sent, make_job
+from simcollectives.engines.job import Job, make_job
 from simcollectives.engines.lockstep import lockstep
 from simcollectives.engines.run import Parts, Run, Timeline
 from simcollectives.engines.variants import (
@@ -23,7 +24,7 @@ from simcollectives.engines.variants import (
 )
 from simcollectives.engines.vectorized import refusal, vectorized
 from simcollectives.engines.watch import Watch
-from simcollectives.errors import InputError, Problem
+from simcollectives.errors import Gathered, InputError, Problem, show_value, suggestion
 from simcollectives.metrics import latency_lower_bound
 from simcollectives.schedule.types import IntArray
 
@@ -90,8 +91,27 @@ def simulate(
         NoClosedFormError: engine closed_form where no form is exact.
         ScheduleError: a bug in a schedule.
     """
-    job = make_job(collective, algorithm, cluster, message_bytes, options, dtype, conditions)
-    return simulate_job(job, engine, timeline, parse_time(time), skipping=skipping)
+    question = collective, algorithm, cluster, message_bytes, options, dtype, conditions
+    job, meaning = checked(lambda: make_job(*question), time, engine)
+    return simulate_job(job, engine, timeline, meaning, skipping=skipping)
+
+
+def checked(
+    make: Callable[[], Job], time: TimeModel | str | Mapping[str, Any], engine: object
+) -> tuple[Job, TimeModel]:
+    """Make a job, and read what a time means.
+
+    Raises:
+        InputError: they are not valid, or there is no such engine; all errors at once.
+    """
+    gathered = Gathered()
+    job = gathered.take(make)
+    meaning = gathered.take(lambda: parse_time(time, "time"))
+    gathered.take(lambda: _check_name(engine))
+    gathered.finish()
+    if job is None or meaning is None:
+        raise InputError("the question is not valid")
+    return job, meaning
 
 
 def simulate_job(
@@ -181,18 +201,24 @@ def check_engine(
     Raises:
         InputError: it cannot; the message says what can.
     """
-    if engine not in ENGINES:
-        raise InputError([Problem("engine", f"{engine!r} is not an engine; write one of: {', '.join(ENGINES)}")])
+    _check_name(engine)
     if engine == "closed_form" and not skipping:
         raise InputError([Problem("skipping", "closed_form plays no rounds at all; leave skipping out, or use event")])
     if not isinstance(time, Default):
         _check_variant(job, engine, time)
     elif engine == "vectorized" and (reason := refusal(job)):
-        raise InputError([Problem("engine", f"{job.label} is not exact in vectorized: {reason}; use engine event")])
+        rule = f"{job.label} is not exact in vectorized: {reason}"
+        raise InputError([Problem("engine", f"{rule}; {_other_engines(job, engine, time)}")])
     chosen, _ = choose_engine(job, engine, timeline, time)
     if timeline and chosen != "event":
         raise InputError([Problem("engine", f"{chosen} has no timeline; use engine event")])
     _check_size(job, chosen, time)
+
+
+def _check_name(engine: object) -> None:
+    if not isinstance(engine, str) or engine not in ENGINES:
+        remedy = suggestion(engine, ENGINES, "write one of")
+        raise InputError([Problem("engine", f"{show_value(engine)} is not an engine; {remedy}")])
 
 
 def _check_variant(job: Job, engine: str, time: OnePort | LogGP) -> None:
@@ -205,16 +231,26 @@ def _check_variant(job: Job, engine: str, time: OnePort | LogGP) -> None:
 
 
 def _check_size(job: Job, chosen: str, time: TimeModel) -> None:
-    variant = not isinstance(time, Default)
-    limits = {**MAX_MESSAGES, "event": MAX_VARIANT_MESSAGES[time.name]} if variant else MAX_MESSAGES
-    messages = job.messages_at_most
-    at_once = job.schedule.messages_at_once
-    too_many = f"sends up to {messages:,} messages, too many for {chosen}" if messages > limits[chosen] else None
-    if chosen == "event" and at_once > MAX_EVENT_ROUND:
-        too_many = f"sends up to {at_once:,} messages in one round, more than event holds in memory"
-    if too_many is None:
-        return
-    able = [name for name in (_VARIANT_ENGINES if variant else ENGINES) if name != "vectorized" or not refusal(job)]
-    others = " or ".join(n for n, limit in limits.items() if limit >= messages and n != chosen and n in able)
-    remedy = f"use engine {others}" if others else "take fewer devices"
-    raise InputError([Problem("engine", f"{job.label} {too_many}; {remedy}")])
+    if too_many := _too_many(job, chosen, time):
+        remedy = _other_engines(job, chosen, time)
+        raise InputError([Problem("engine", f"{job.label} {too_many}; {remedy}")])
+
+
+def _too_many(job: Job, engine: str, time: TimeModel) -> str | None:
+    """Why a job is too large for an engine, or None where it is not."""
+    limit = MAX_MESSAGES[engine] if isinstance(time, Default) or engine != "event" else MAX_VARIANT_MESSAGES[time.name]
+    messages, at_once = job.messages_at_most, job.schedule.messages_at_once
+    if engine == "event" and at_once > MAX_EVENT_ROUND:
+        return f"sends up to {at_once:,} messages in one round, more than event holds in memory"
+    return f"sends up to {messages:,} messages, too many for {engine}" if messages > limit else None
+
+
+def _other_engines(job: Job, engine: str, time: TimeModel) -> str:
+    """Return the remedy where an engine does not take a job: those that do, if there are any."""
+    if isinstance(time, Default):
+        exact = {"vectorized": refusal(job) is None, "closed_form": closed_form_parts(job) is not None}
+    else:
+        exact = {"vectorized": False, "lockstep": False, "closed_form": variant_closed_form(job, time) is not None}
+    others = (name for name in ENGINES[1:] if name != engine and exact.get(name, True))
+    able = [name for name in others if _too_many(job, name, time) is None]
+    return f"use engine {' or '.join(able)}" if able else "take fewer devices"

@@ -1,189 +1,172 @@
 """One round of at most one message a port, as arrays, and what it does to the ranks' clocks."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from simcollectives.cluster.network import FloatArray, Floats
 from simcollectives.engines.durations import alone_seconds
 from simcollectives.engines.job import Job
-from simcollectives.engines.pricing import drawn_alpha, flow_bytes, reduction_seconds
-from simcollectives.schedule.types import IntArray, Phase, Round
-
-FloatArray = npt.NDArray[np.float64]
-
-CHECK_EVERY = 8
-"""Rounds between two looks whether one round adds the same constant to every rank."""
+from simcollectives.engines.pricing import drawn_alpha, flow_bytes, seconds_to_reduce
+from simcollectives.schedule.types import IntArray, Ints, Phase, Round, common
 
 
-@dataclass(frozen=True, slots=True)
-class TimedRound:
-    """A round with the seconds of its messages; arrays by message, ``reduction`` in seconds after it."""
+class Ends(NamedTuple):
+    """Where the messages of a round go: ``src`` and ``dst`` have one entry a message, ``level`` one or one for all.
+
+    ``all_send`` and ``all_receive`` tell that all ranks do, and message i is rank i's.
+    """
 
     src: IntArray
     dst: IntArray
-    level: IntArray
-    bytes: IntArray
-    latency: FloatArray
-    seconds: FloatArray
-    reduction: FloatArray | None
+    all_send: bool
+    all_receive: bool
+    level: Ints
 
 
-def timed_round(job: Job, phase: Phase, step: int, number: int) -> TimedRound:
-    """Time the messages of a step, round ``number`` of all, in which no rank sends or receives more than one."""
-    round_ = phase.round_at(step)
-    src, dst, message_bytes, reduced_bytes = _messages(job, round_)
-    level, alpha, overhead, bandwidth = job.full_cluster.network.links(src, dst)
-    latency = drawn_alpha(job, 0, number, src, dst, alpha) + overhead
-    flowing = flow_bytes(job, 0, number, src, dst, message_bytes)
-    reduction = reduction_seconds(job, 0, number, dst, reduced_bytes) if round_.reduce.any() else None
-    return TimedRound(
-        src=src,
-        dst=dst,
-        level=level,
-        bytes=message_bytes,
-        latency=latency,
-        seconds=alone_seconds(latency, flowing, bandwidth),
-        reduction=None if reduction is None else reduction[dst],
-    )
+class _Links(NamedTuple):
+    """What follows from the ends of the rows of a round alone; ``latency`` is alpha + overhead."""
+
+    ends: Ends
+    joined: bool
+    alpha: Floats
+    overhead: Floats
+    latency: Floats
+    bandwidth: Floats
 
 
-def _messages(job: Job, round_: Round) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Join rows into messages, which the sender alone tells apart."""
-    sizes = job.layout.row_elements(round_) * job.itemsize
-    reduced = sizes * round_.reduce
-    devices = job.schedule.devices
-    rows = np.bincount(round_.src, minlength=devices)
-    if len(round_.src) == 0 or rows.max() <= 1:
-        return round_.src, round_.dst, sizes, reduced
-    destination = np.zeros(devices, dtype=np.int64)
-    destination[round_.src] = round_.dst
-    src = np.flatnonzero(rows).astype(np.int64)
-    totals = np.zeros((2, devices), dtype=np.int64)
-    np.add.at(totals[0], round_.src, sizes)
-    np.add.at(totals[1], round_.src, reduced)
-    return src, destination[src], totals[0, src], totals[1, src]
+class TimedRound(NamedTuple):
+    """A round with the seconds of its messages.
+
+    ``latency`` and ``seconds`` are by message, ``reduction`` (seconds after the round, None where nobody reduces) by
+    device; each an array, or one number for all.
+    """
+
+    ends: Ends
+    latency: Floats
+    seconds: Floats
+    reduction: Floats | None
+
+
+class Timer:
+    """Times the rounds of a job in which no rank sends or receives more than one message.
+
+    Many rounds have the same ends as the one before: what follows from them alone is kept.
+    """
+
+    def __init__(self, job: Job) -> None:
+        """Prepare what all rounds share."""
+        self._job, self._itemsize = job, job.itemsize
+        self._every_rank = self._rank = np.arange(job.schedule.devices, dtype=np.int64)
+        self._reduces = np.count_nonzero(common(job.full_cluster.gamma_of_rank)) > 0
+        self._draws_alpha = job.conditions.alpha is not None
+        self._rows: tuple[IntArray, IntArray] | None = None
+        self._links: _Links | None = None
+
+    def timed(self, phase: Phase, step: int, number: int) -> tuple[TimedRound, Ints]:
+        """Time the messages of a step, round ``number`` of all; return their bytes, too."""
+        job, round_ = self._job, phase.round_at(step)
+        links = self._links_of(round_.src, round_.dst)
+        ends = links.ends
+        sizes, reduced = self._bytes(phase, step, round_, links)
+        where = (job, 0, number, ends.src, ends.dst)
+        latency = drawn_alpha(*where, links.alpha) + links.overhead if self._draws_alpha else links.latency
+        seconds = alone_seconds(latency, flow_bytes(*where, sizes), links.bandwidth)
+        return TimedRound(ends, latency, seconds, self._reduction(number, ends, reduced)), sizes
+
+    def _bytes(self, phase: Phase, step: int, round_: Round, links: _Links) -> tuple[Ints, Ints]:
+        """Bytes of the messages, and those that their receivers reduce."""
+        layout = self._job.layout
+        if phase.regular is not None and layout.even:
+            sizes = phase.regular.chunks(step) * layout.floor * self._itemsize
+            return sizes, sizes if phase.regular.reduces else 0
+        rows: Ints = layout.common_elements(round_) * self._itemsize
+        reduced: Ints = rows * common(round_.reduce) if self._reduces else 0
+        return self._joined(round_, links, rows), self._joined(round_, links, reduced)
+
+    def _links_of(self, src: IntArray, dst: IntArray) -> _Links:
+        if self._links is None or self._rows is None or self._rows[0] is not src or self._rows[1] is not dst:
+            self._links = self._found(src, dst)
+            self._rows = src, dst
+        return self._links
+
+    def _found(self, src: IntArray, dst: IntArray) -> _Links:
+        """Join rows into messages, which the sender alone tells apart, and look their links up."""
+        all_send, all_receive, joined = self._is_every_rank(src), self._is_every_rank(dst), False
+        if not all_send and not all_receive:
+            rows = np.bincount(src, minlength=len(self._rank))
+            joined = bool(np.count_nonzero(rows > 1))
+            if joined:
+                destination = np.empty_like(self._rank)
+                destination[src] = dst
+                src = rows.nonzero()[0].astype(np.int64, copy=False)
+                dst = destination[src]
+                all_send = len(src) == len(rows)
+        level, alpha, overhead, bandwidth = self._job.full_cluster.network.links(src, dst)
+        ends = Ends(src, dst, all_send, all_receive, level)
+        return _Links(ends, joined, alpha, overhead, alpha + overhead, bandwidth)
+
+    def _is_every_rank(self, ranks: IntArray) -> bool:
+        if ranks is self._every_rank:
+            return True
+        rank = self._rank
+        if len(ranks) != len(rank) or ranks.item(0) != 0 or np.count_nonzero(ranks != rank):
+            return False
+        self._every_rank = ranks
+        return True
+
+    def _joined(self, round_: Round, links: _Links, row_bytes: Ints) -> Ints:
+        if not links.joined:
+            return row_bytes
+        total = np.zeros_like(self._rank)
+        np.add.at(total, round_.src, row_bytes)
+        return total if links.ends.all_send else total[links.ends.src]
+
+    def _reduction(self, number: int, ends: Ends, reduced: Ints) -> Floats | None:
+        if not self._reduces or not np.count_nonzero(reduced):
+            return None
+        received: Floats
+        if ends.all_receive or (isinstance(reduced, int) and len(ends.dst) == len(self._rank)):
+            received = reduced.astype(np.float64) if isinstance(reduced, np.ndarray) else float(reduced)
+        else:
+            received = np.zeros(len(self._rank))
+            received[ends.dst] = reduced
+        return seconds_to_reduce(self._job, 0, number, received)
 
 
 def advance(clock: FloatArray, timed: TimedRound) -> FloatArray:
     """Return when each rank leaves a round that it entered at ``clock``."""
-    end = np.maximum(clock[timed.src], clock[timed.dst]) + timed.seconds
-    after = clock.copy()
-    after[timed.src] = end
-    after[timed.dst] = np.maximum(after[timed.dst], end)
+    # A message ends after both its ends entered: setting its receiver's clock to that never sets it back.
+    ends = timed.ends
+    if ends.all_send or ends.all_receive:
+        other = ends.dst if ends.all_send else ends.src
+        end = clock.take(other)
+        np.maximum(clock, end, out=end)
+        end += timed.seconds
+        after = np.empty_like(clock)
+        after[other] = end
+        np.maximum(after, end, out=after)
+    else:
+        end = np.maximum(clock.take(ends.src), clock.take(ends.dst))
+        end += timed.seconds
+        after = clock.copy()
+        after[ends.dst] = end
+        after[ends.src] = np.maximum(after.take(ends.src), end)
     if timed.reduction is not None:
-        after[timed.dst] += timed.reduction
+        after += timed.reduction
     return after
 
 
-class RingPhase:
-    """A phase in which rank i always sends to rank i + 1: rounds are sums and maxima of slices.
+def add_bytes(sent: IntArray, ends: Ends, message_bytes: Ints) -> None:
+    """Add what each rank sends in a round to ``sent`` [level, device]."""
+    if not isinstance(ends.level, int):
+        sent[ends.level, ends.src] += message_bytes
+    elif ends.all_send or (isinstance(message_bytes, int) and len(ends.src) == sent.shape[1]):
+        sent[ends.level] += message_bytes
+    else:
+        sent[ends.level, ends.src] += message_bytes
 
-    Between steps the chunks move on by one rank, and their bytes with them.
-    """
 
-    def __init__(self, job: Job, phase: Phase, first: TimedRound) -> None:
-        """Prepare the arrays of the first round; edge i goes from rank i to rank i + 1."""
-        self._ranks = len(first.src)
-        self._first = first
-        self._even = job.layout.even
-        self._bandwidth = job.full_cluster.network.links(first.src, first.dst)[3]
-        self._same_links = job.full_cluster.uniform_link is not None
-        reduces = first.reduction is not None
-        # By edge: the gamma of its receiver.
-        self._gamma = job.full_cluster.gamma_of_rank[first.dst] if reduces else None
-        # Any rotation of the ring's edges, with the one before the first, is a slice of three turns.
-        self._bytes = np.tile(first.bytes.astype(np.float64), 3)
-        self._latency = np.tile(first.latency, 3)[self._ranks - 1 : 2 * self._ranks]
-        self._width = np.tile(self._bandwidth, 3)[self._ranks - 1 : 2 * self._ranks]
-        self._seconds = np.tile(first.seconds, 3)
-        self._gammas = None if self._gamma is None else np.tile(self._gamma, 3)[self._ranks - 1 : 2 * self._ranks - 1]
-
-    @classmethod
-    def of(cls, job: Job, phase: Phase) -> "RingPhase | None":
-        """Recognise a ring: one message from every rank to the next, moving on by one rank a step."""
-        if phase.rotation != 1 or job.conditions.random:
-            return None
-        first = timed_round(job, phase, 0, 0)
-        rank = np.arange(job.schedule.devices)
-        if len(first.src) != len(rank) or np.any(first.src != rank) or np.any(first.dst != (rank + 1) % len(rank)):
-            return None
-        return cls(job, phase, first)
-
-    def bytes_at(self, step: int) -> IntArray:
-        """Bytes on each edge."""
-        return self._first.bytes if self._even else np.roll(self._first.bytes, step)
-
-    def timed_at(self, step: int, rank: int) -> TimedRound:
-        """The two messages of one rank in one round."""
-        edges = np.array([(rank - 1) % self._ranks, rank])
-        first = self._first
-        message_bytes = first.bytes[edges if self._even else (edges - step) % self._ranks]
-        seconds = alone_seconds(first.latency[edges], message_bytes.astype(np.float64), self._bandwidth[edges])
-        reduction = None if self._gamma is None else self._gamma[edges] * message_bytes.astype(np.float64)
-        ends = first.src[edges], first.dst[edges], first.level[edges]
-        return TimedRound(*ends, message_bytes, first.latency[edges], seconds, reduction)
-
-    def timed(self, step: int) -> TimedRound:
-        """One round, as ``timed_round`` makes it."""
-        message_bytes = self.bytes_at(step)
-        seconds = alone_seconds(self._first.latency, message_bytes.astype(np.float64), self._bandwidth)
-        reduction = None if self._gamma is None else self._gamma * message_bytes.astype(np.float64)
-        first = self._first
-        return TimedRound(first.src, first.dst, first.level, message_bytes, first.latency, seconds, reduction)
-
-    def walk(
-        self, clock: FloatArray, step: int, count: int, *, skip: bool, entered: list[FloatArray] | None = None
-    ) -> tuple[FloatArray, int, float | None]:
-        """Play up to ``count`` rounds; ``entered`` is given the clocks at which ranks enter each.
-
-        Returns the clocks, the rounds played, and the seconds that every further round adds to every rank (after
-        rotating them by one where bytes rotate) once that is a constant.
-        """
-        n = self._ranks
-        # One rank and one edge more on either side, so that neighbours are slices.
-        x, edges = np.empty(n + 2), np.empty(n + 1)
-        x[1:-1], x[0], x[-1] = clock, clock[-1], clock[0]
-        inner, here, there, left, right = x[1:-1], x[:-1], x[1:], edges[:-1], edges[1:]
-        seconds, reduction = self._padded(step)
-        looks = skip and (self._even or self._same_links)
-        for played in range(1, count + 1):
-            before = inner.copy() if looks and played % CHECK_EVERY == 0 else None
-            if entered is not None:
-                entered.append(inner.copy())
-            np.maximum(here, there, out=edges)
-            edges += seconds
-            np.maximum(left, right, out=inner)
-            if reduction is not None:
-                inner += reduction
-            x[0], x[-1] = x[-2], x[1]
-            if before is not None:
-                growth = inner - (before if self._even else np.roll(before, 1))
-                if growth.max() - growth.min() <= 2 * np.spacing(inner.max()):
-                    return inner.copy(), played, float(growth.max())
-            if not self._even and played < count:
-                seconds, reduction = self._padded(step + played)
-        return inner.copy(), count, None
-
-    def skipped(self, clock: FloatArray, rounds: int, growth: float) -> FloatArray:
-        """Clocks after ``rounds`` more rounds of constant growth."""
-        return (clock if self._even else np.roll(clock, rounds)) + rounds * growth
-
-    def add_bytes(self, sent: IntArray, steps: int) -> None:
-        """Add what each rank sends in all steps to ``sent`` [level, device]."""
-        cycles, rest = divmod(steps, self._ranks)
-        turn = np.concatenate([[0], np.cumsum(np.tile(self._first.bytes, 2))])
-        end = self._ranks + np.arange(self._ranks) + 1
-        total = cycles * int(self._first.bytes.sum()) + turn[end] - turn[end - rest]
-        sent[self._first.level, self._first.src] += total
-
-    def _padded(self, step: int) -> tuple[FloatArray, FloatArray | None]:
-        """Seconds of the edges, the last one first as well, and seconds of reduction of the ranks."""
-        start = self._ranks - 1 - (0 if self._even else step % self._ranks)
-        turn = slice(start, start + self._ranks + 1)
-        if self._even or self._same_links:
-            seconds = self._seconds[turn]
-        else:
-            seconds = alone_seconds(self._latency, self._bytes[turn], self._width)
-        received = self._bytes[start : start + self._ranks]
-        return seconds, None if self._gammas is None else self._gammas * received
+def entry(values: Floats, index: int) -> float:
+    """Return one entry, or the number that stands for all."""
+    return float(values.item(index)) if isinstance(values, np.ndarray) else values

@@ -10,17 +10,26 @@ eigenvector of the round in max-plus algebra (Baccelli et al., Synchronization a
 phase is that constant times the rounds left. A regular round on a uniform state needs no arrays at all.
 """
 
+from collections import deque
 from math import isqrt
 
 import numpy as np
 
-from simcollectives.engines.critical_path import Segment, critical_path
+from simcollectives.cluster.network import FloatArray
+from simcollectives.engines.critical_path import ArraySegment, RingSegment, Segment, UniformSegment, critical_path
 from simcollectives.engines.durations import alone_seconds, shared_end
 from simcollectives.engines.job import Job
+from simcollectives.engines.ring_phase import RingPhase
 from simcollectives.engines.run import Parts
-from simcollectives.engines.timed_round import FloatArray, RingPhase, advance, timed_round
+from simcollectives.engines.timed_round import Timer
 from simcollectives.engines.watch import Watch
 from simcollectives.schedule.types import IntArray, Phase, Regular
+
+KEPT_BYTES = 32 << 20
+"""Rounds are kept for the way back along the critical path as far as they fit in this."""
+
+LEAST_SPACING = 16
+"""Rounds of a segment, at least, if they fit in ``KEPT_BYTES``."""
 
 
 def refusal(job: Job) -> str | None:
@@ -56,7 +65,7 @@ def _level_of(job: Job, phase: Phase) -> int | None:
     if phase.ports >= network.gpus_per_node:
         return None
     seen = set()
-    for step in range(phase.steps):
+    for step in range(phase.steps if phase.rotation is None else min(phase.steps, 1)):
         round_ = phase.round_at(step)
         seen.update(np.unique(network.network.levels_crossed(round_.src, round_.dst)).tolist())
         if len(seen) > 1:
@@ -78,7 +87,11 @@ class _Walk:
         self.clock: FloatArray | None = None if ideal else job.conditions.starts(self.devices)
         self.segments: list[Segment] = []
         self.sent: IntArray = np.zeros((len(job.full_cluster.levels), self.devices), dtype=np.int64)
-        self.spacing = isqrt(job.schedule.rounds) + 1
+        # A round takes up to six numbers a device.
+        self.spacing = max(isqrt(job.schedule.rounds) + 1, min(LEAST_SPACING, KEPT_BYTES // (48 * self.devices)))
+        self.timer = Timer(job)
+        self.kept: deque[ArraySegment] = deque()
+        self.kept_bytes = 0
 
     def run(self) -> float:
         phases = self.job.schedule.channels[0]
@@ -93,7 +106,7 @@ class _Walk:
             else:
                 if self.clock is None:
                     self.clock = np.full(self.devices, self.seconds)
-                ring = RingPhase.of(self.job, phase)
+                ring = RingPhase.of(self.job, phase, self.spacing)
                 if ring is not None:
                     self._ring_phase(phase, ring)
                 else:
@@ -122,34 +135,41 @@ class _Walk:
         self.sent[level] += bytes_sent
         reduction = self.gamma * bytes_sent if regular.reduces else 0.0
         latency_seconds = phase.steps * (link.alpha + k * link.overhead)
-        self.segments.append(Segment.constant(level, latency_seconds, bytes_sent / link.bandwidth, reduction))
+        self.segments.append(UniformSegment(level, latency_seconds, bytes_sent / link.bandwidth, reduction))
 
     def _array_phase(self, phase: Phase) -> None:
         clock = self._clock()
-        for step in range(phase.steps):
-            if step % self.spacing == 0:
-                count = min(self.spacing, phase.steps - step)
-                self.segments.append(Segment(phase=phase, first=step, steps=count, start=clock, before=self.rounds))
-            timed = timed_round(self.job, phase, step, self.rounds + step)
-            self.sent[timed.level, timed.src] += timed.bytes
-            clock = advance(clock, timed)
+        for first in range(0, phase.steps, self.spacing):
+            count = min(self.spacing, phase.steps - first)
+            segment = ArraySegment(phase, first, count, self.rounds + first, clock, self.timer)
+            segment.played, clock = segment.play(self.sent)
+            self.segments.append(segment)
             if self.watch is not None:
-                self.watch(len(timed.src))
+                self.watch(sum(len(timed.ends.src) for _, timed in segment.played))
+            self._keep(segment)
         self.clock = clock
+
+    def _keep(self, segment: ArraySegment) -> None:
+        """Keep the rounds of a segment, and drop those of the oldest ones that are too many."""
+        self.kept.append(segment)
+        self.kept_bytes += segment.kept_bytes
+        while len(self.kept) > 1 and self.kept_bytes > KEPT_BYTES:
+            oldest = self.kept.popleft()
+            self.kept_bytes -= oldest.kept_bytes
+            oldest.played = None
 
     def _ring_phase(self, phase: Phase, ring: RingPhase) -> None:
         clock, step = self._clock(), 0
         while step < phase.steps:
             count = min(self.spacing, phase.steps - step)
             after, done, growth = ring.walk(clock, step, count, skip=self.skip)
-            if done:
-                self.segments.append(Segment(phase=phase, first=step, steps=done, start=clock))
+            self.segments.append(RingSegment(ring, step, done, clock))
             clock, step = after, step + done
             if self.watch is not None:
                 self.watch(done * self.devices)
             left = phase.steps - step
             if growth is not None and left:
-                self.segments.append(Segment(phase=phase, first=step, steps=left, start=clock, growth=growth))
+                self.segments.append(RingSegment(ring, step, left, clock, grows=True))
                 clock, step = ring.skipped(clock, left, growth), phase.steps
         self.clock = clock
         ring.add_bytes(self.sent, phase.steps)

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.errors import InputError, Problem, show_value, suggestion
 from simcollectives.interop.json_files import read_object
-from simcollectives.training.families import FAMILIES, BuiltModel, Family, build_model, nearest
+from simcollectives.training.families import FAMILIES, BuiltModel, Family, build_model
 
 NAMES = tuple(family.name for family in FAMILIES.values() if family.hugging_face)
 """The ``model_type`` of every family that can be read."""
@@ -90,6 +90,6 @@ def _family(data: Mapping[str, Any], place: str) -> Family:
     if kind is None:
         raise InputError([Problem(f"{place}.model_type", f"this field is missing; add it; {known}")])
     if kind not in NAMES:
-        hint = nearest(kind, NAMES)
-        raise InputError([Problem(f"{place}.model_type", f"{show_value(kind)} is not a known family; {hint}{known}")])
+        rule = f"{show_value(kind)} is not a known family; {suggestion(kind, NAMES, whole=True)}"
+        raise InputError([Problem(f"{place}.model_type", rule)])
     return FAMILIES[kind]

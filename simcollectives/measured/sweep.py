@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from simcollectives.engines.job import MAX_MESSAGE_BYTES
-from simcollectives.errors import InputError, Problem, show_value
-from simcollectives.measured.table import Problems, Row, listing, nearest, read_rows
+from simcollectives.errors import InputError, Problem, listing, show_value, suggestion
+from simcollectives.measured.table import Problems, Row, read_rows
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.units import format_bytes
 
@@ -88,7 +88,7 @@ def load_sweep(set_name_or_path: str | os.PathLike[str], set: str | None = None,
     """
     name = os.fspath(set_name_or_path)
     if place not in PLACES:
-        raise InputError([Problem("place", f"{show_value(place)} is no place; write {listing(PLACES)}")])
+        raise InputError([Problem("place", f"{show_value(place)} is no place; write {' or '.join(PLACES)}")])
     if name in SHIPPED:
         if set not in (None, name):
             message = f"{show_value(name)} is one shipped set and holds no {show_value(set)}; leave `set` out"
@@ -96,7 +96,7 @@ def load_sweep(set_name_or_path: str | os.PathLike[str], set: str | None = None,
         return _load_shipped(name, place)
     if isinstance(set_name_or_path, os.PathLike) or _looks_like_a_path(name):
         return _load_file(Path(name), set, place)
-    message = f"{show_value(name)} is no shipped measured set, and no file; {nearest(name, SHIPPED)}"
+    message = f"{show_value(name)} is no shipped measured set, and no file; {suggestion(name, SHIPPED)}"
     raise InputError([Problem("set", message)])
 
 
@@ -213,7 +213,7 @@ def _read_points(stream: IO[bytes], problems: Problems) -> list[_Point]:
         if not set_name:
             problems.add(row.place("set"), "empty; every line names the set it belongs to", row.line)
         if place not in PLACES:
-            problems.add(row.place("place"), f"{show_value(place)} is no place; write {listing(PLACES)}", row.line)
+            problems.add(row.place("place"), f"{show_value(place)} is no place; write {' or '.join(PLACES)}", row.line)
         size = _whole_number(row, "size_bytes", 0, problems)
         seconds = _seconds(row, problems)
         if set_name and place in PLACES and size is not None and seconds is not None:
@@ -253,7 +253,7 @@ def _choose_set(points: Sequence[_Point], asked: str | None, problems: Problems)
     if asked is None:
         return names[0] if len(names) == 1 else ""
     if names and asked not in names:
-        problems.add("set", f"no set {show_value(asked)} in the file; {nearest(asked, names)}")
+        problems.add("set", f"no set {show_value(asked)} in the file; {suggestion(asked, names)}")
         return ""
     return asked
 
@@ -292,6 +292,6 @@ def _collective(row: Row, problems: Problems) -> str | None:
     text = row.get("collective")
     known = _SPELLINGS.get(text.replace("_", "").lower())
     if known is None:
-        message = f"{show_value(text)} is no collective; {nearest(text, COLLECTIVES)}"
+        message = f"{show_value(text)} is no collective; {suggestion(text, COLLECTIVES)}"
         problems.add(row.place("collective"), message, row.line)
     return known

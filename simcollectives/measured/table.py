@@ -1,29 +1,19 @@
 """Reading a comma-separated table line by line, collecting every problem instead of stopping at the first."""
 
 import csv
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.errors import InputError, Problem, listing, nearest, show_value
 
 PROBLEM_LIMIT = 100
 """Reading stops after so many problems: a file with more is the wrong kind of file."""
 
-_COMPARED_NAMES = 1000
 
-
-def listing(names: Sequence[str], limit: int = 10) -> str:
-    """Names joined for an error, the first ``limit`` of them and how many more there are."""
-    shown = ", ".join(show_value(name) for name in names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """What an unknown name probably meant: the nearest known names, or all of them where none is near."""
-    close = difflib.get_close_matches(name, known[:_COMPARED_NAMES], n=3)
-    return f"did you mean {' or '.join(map(show_value, close))}?" if close else f"known are {listing(known)}"
+def quoted(names: Sequence[str], limit: int = 10) -> str:
+    """Names of a table in quotes, the first ``limit`` of them and how many more there are."""
+    return listing([show_value(name) for name in names], limit)
 
 
 @dataclass
@@ -117,12 +107,13 @@ def _header_is_right(header: list[str], required: Sequence[str], table: str, lin
     missing = [column for column in required if column not in header]
     repeated = [column for column in required if header.count(column) > 1]
     if missing:
-        rule = f"{listing(header)} names no {listing(missing)}"
-        others = [name for name in header[:_COMPARED_NAMES] if name not in required]
-        pairs = [(difflib.get_close_matches(name, others, 1, cutoff=0.55), name) for name in missing]
-        renames = [f"rename {show_value(near[0])} to {show_value(name)}" for near, name in pairs if near]
+        known = len(missing) < len(required)  # else it may be any file, whose content is nobody's business
+        rule = f"{quoted(header) if known else 'the first line'} names no {quoted(missing)}"
+        others = [name for name in header if name not in required]
+        pairs = [(nearest(name, others, 0.55), name) for name in missing]
+        renames = [f"rename {show_value(near)} to {show_value(name)}" for near, name in pairs if near is not None]
         remedy = ", ".join(renames) or "is this the right file?"
         problems.add(table, f"{rule}; the first line must name the columns {','.join(required)}: {remedy}", line)
     if repeated:
-        problems.add(table, f"column {listing(repeated)} stands more than once; name each column once", line)
+        problems.add(table, f"column {quoted(repeated)} stands more than once; name each column once", line)
     return not missing and not repeated

@@ -7,17 +7,18 @@ from typing import Any
 
 from simcollectives.report.fastest import Crossing, crossings
 from simcollectives.report.rows import (
-    SIZE_KEYS,
     Row,
     ascending,
     byte_family,
     family_name,
     is_number,
-    is_option,
     labels_of,
     named_text,
+    seeds_text,
+    size_keys,
     swept_values,
 )
+from simcollectives.scenario.keys import LINK_KEYS, SECTION_WORDS, is_option, is_size, owner
 from simcollectives.units import ByteFamily
 
 MAX_LINES = 10
@@ -71,8 +72,8 @@ class Picture:
 def axis_keys(rows: Sequence[Row]) -> tuple[str, ...]:
     """Return what rows can be drawn against: message, world_size, and every other swept key."""
     swept = swept_values(rows)
-    keys = [key for key in swept if key not in SIZE_KEYS]
-    if any(key in swept for key in SIZE_KEYS):
+    keys = [key for key in swept if not is_size(key)]
+    if len(keys) < len(swept):
         keys.insert(1 if keys[:1] == ["message"] else 0, "world_size")
     return tuple(sorted(keys, key=lambda key: key != "message"))
 
@@ -97,9 +98,9 @@ def picture(
     flat = [_level_curve(row, curves, metric, numbers) for row in alike.values()]
     curves = [*curves, *(curve for curve in flat if curve is not None)]
     notes += sliced
-    seeds = max((row["seeds"] for row in drawn if row.get("seeds") is not None), default=None)
+    seeds = seeds_text(drawn)
     if seeds is not None and any(curve.high for curve in curves):
-        notes.append(f"bands: from the median to the 99th percentile of {seeds} seeds")
+        notes.append(f"bands: from the median to the 99th percentile of {seeds}")
     if len(curves) > MAX_ALGORITHMS:
         notes.append(f"{len(curves) - MAX_ALGORITHMS} of {len(curves)} lines not drawn; the table has all")
         curves = curves[:MAX_ALGORITHMS]
@@ -109,7 +110,7 @@ def picture(
 def _rows_on_axis(rows: Sequence[Row], key: str) -> tuple[list[Row], list[Row]]:
     """Rows of the sweeps over ``key``; and, for an option, those of other algorithms, which it leaves the same."""
     if key == "world_size":
-        swept = [name for name in SIZE_KEYS if name in swept_values(rows)]
+        swept = [name for name in swept_values(rows) if is_size(name)]
         return [row for row in rows if any(name in row["point"] for name in swept)], []
     drawn = [row for row in rows if key in row["point"]]
     if not is_option(key):
@@ -124,15 +125,14 @@ def _rest(row: Row, key: str, kept: Sequence[str]) -> Rest:
     if key != "world_size":
         rest["world_size"] = row["world_size"]
     for name, value in row["point"].items():
-        if name not in (key, "message") and not is_option(name) and (name not in SIZE_KEYS or name in kept):
+        if name not in (key, "message") and not is_option(name) and (not is_size(name) or name in kept):
             rest[name] = value
     return tuple(rest.items())
 
 
 def _kept_keys(rows: Sequence[Row]) -> list[str]:
     """Of several keys that change the world size, those that the world size does not tell."""
-    used = [name for name in SIZE_KEYS if any(name in row["point"] for row in rows)]
-    return used[1:]
+    return list(size_keys(rows)[1:])
 
 
 def _x(row: Row, key: str) -> Any:
@@ -291,11 +291,15 @@ def crossings_of(picture: Picture) -> tuple[Crossing, ...]:
 
 
 def straight(key: str) -> tuple[Callable[[float], float] | None, Callable[[float], float] | None]:
-    """Return what a time depends on as a straight line, as a function of a key's values, and the way back; or None."""
-    if key.endswith(".bandwidth"):
-        return (lambda x: -1 / x), (lambda x: -1 / x)
-    if key in ("message", "gamma") or key.endswith((".alpha", ".overhead")):
+    """Return what a time depends on as a straight line, as a function of a key's values, and the way back; or None.
+
+    What is shared, slow or late shows only from some value on: between two values such a line has a kink.
+    """
+    if key in ("message", "gamma"):
         return float, float
+    name = key.partition(".")[2]
+    if name in LINK_KEYS and owner(key) not in SECTION_WORDS:
+        return ((lambda x: -1 / x), (lambda x: -1 / x)) if name == "bandwidth" else (float, float)
     return None, None
 
 

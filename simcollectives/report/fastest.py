@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simcollectives.report.rows import SIZE_KEYS, Row, is_option
+from simcollectives.report.rows import Row, size_keys
+from simcollectives.scenario.keys import is_option, is_size
 
 SAME = 1e-9
 """Times closer than this, relatively, are a tie: engines agree to about this much."""
@@ -47,12 +48,11 @@ def fastest(rows: Sequence[Row]) -> tuple[Fastest, ...]:
 
 def _kept_size_keys(rows: Sequence[Row]) -> tuple[str, ...]:
     """Keys that change the world size and are still needed beside it: two shapes of cluster may have one size."""
-    used = [key for key in SIZE_KEYS if any(key in row["point"] for row in rows)]
-    return tuple(used[1:])
+    return size_keys(rows)[1:]
 
 
 def _is_rest(key: str, kept: tuple[str, ...]) -> bool:
-    return key != "message" and not is_option(key) and (key not in SIZE_KEYS or key in kept)
+    return key != "message" and not is_option(key) and (not is_size(key) or key in kept)
 
 
 def _fastest_at(

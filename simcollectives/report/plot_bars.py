@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from simcollectives.engines import Run
 from simcollectives.metrics import required_bytes
 from simcollectives.report.curves import MAX_ALGORITHMS
-from simcollectives.report.rows import Row, byte_family, is_number, is_option, labels_of, point_text
+from simcollectives.report.rows import Row, byte_family, is_number, labels_of, point_text
 from simcollectives.report.style import (
     COLOURS,
     FAINT,
@@ -23,6 +23,7 @@ from simcollectives.report.style import (
     set_ticks,
     wrapped,
 )
+from simcollectives.scenario.keys import is_option
 from simcollectives.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:

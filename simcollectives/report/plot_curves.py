@@ -10,7 +10,7 @@ from simcollectives.metrics import busbw
 from simcollectives.report.crossing_marks import CROSSING_STYLE, mark_crossings
 from simcollectives.report.curves import Curve, Picture, crossings_of, filled, picture
 from simcollectives.report.fastest import Crossing
-from simcollectives.report.rows import SIZE_KEYS, Row, is_number, value_text
+from simcollectives.report.rows import Row, is_number, value_text
 from simcollectives.report.style import (
     GREY,
     NOTE_CHARACTERS,
@@ -27,6 +27,7 @@ from simcollectives.report.style import (
     thinned,
     wrapped,
 )
+from simcollectives.scenario.keys import is_size
 from simcollectives.units import ByteFamily, format_bandwidth, format_bytes, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
@@ -251,7 +252,8 @@ def _message_ticks(values: Sequence[float], family: ByteFamily) -> list[float]:
 
 
 def _log_ticks(key: str, values: Sequence[float]) -> list[float]:
-    most = 16 if key in ("world_size", *SIZE_KEYS) else 6
+    counted = key == "world_size" or is_size(key)
+    most = 16 if counted else 6
     if len(values) <= most:
         return list(values)
-    return (octave_ticks if key in ("world_size", *SIZE_KEYS) else decade_ticks)(values[0], values[-1])
+    return (octave_ticks if counted else decade_ticks)(values[0], values[-1])

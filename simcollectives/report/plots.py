@@ -16,10 +16,11 @@ from simcollectives.report.plot_bars import bar_height, draw_bytes, draw_bytes_p
 from simcollectives.report.plot_curves import curves_heading, draw_curves, finish_curves
 from simcollectives.report.plot_measured import draw_fitted, draw_measured, fitted_text
 from simcollectives.report.plot_timeline import draw_timeline, rank_count, timeline_height
-from simcollectives.report.rows import Row, is_option, point_text, rows_of
+from simcollectives.report.rows import Row, point_text, rows_of
 from simcollectives.report.style import GREY, TEXT_SIZE, legend_below, log_limits, new_figure, root_figure, set_heading
 from simcollectives.report.training import training_figures, training_plot
 from simcollectives.scenario.build import build_cluster, label_at, message_at
+from simcollectives.scenario.keys import is_option
 from simcollectives.units import format_bytes
 
 if TYPE_CHECKING:

@@ -6,14 +6,11 @@ from typing import Any
 from simcollectives.algorithms import find_algorithm
 from simcollectives.algorithms.table import label as algorithm_label
 from simcollectives.errors import InputError
-from simcollectives.scenario.keys import kind_of
+from simcollectives.scenario.keys import is_size, kind_of
 from simcollectives.units import ByteFamily, format_bytes, parse_bytes
 
 Row = Mapping[str, Any]
 """One row of a result, with the keys of the contract: SI units, the swept quantities in ``point``."""
-
-SIZE_KEYS = ("devices", "nodes", "gpus_per_node")
-"""Keys of a point that change the world size."""
 
 _NOUNS = {
     "devices": ("device", "devices"),
@@ -40,9 +37,9 @@ def labels_of(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(row["label"]) for row in rows))
 
 
-def is_option(key: str) -> bool:
-    """Whether a key of a point is an option of one algorithm, as ``parameter_server.servers`` is."""
-    return kind_of(key) is None and key != "world_size"
+def size_keys(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Return the keys of the points that change the world size, each once, in order."""
+    return tuple(dict.fromkeys(key for row in rows for key in row["point"] if is_size(key)))
 
 
 def swept_values(rows: Iterable[Row]) -> dict[str, tuple[Any, ...]]:
@@ -125,6 +122,18 @@ def family_name(row: Row, option_key: str | None = None) -> str:
     algorithm = find_algorithm(row["collective"], name)
     defaults = {known.name: known.default for known in algorithm.options}
     return algorithm_label(algorithm, {**row["options"], option: defaults[option]})
+
+
+def seeds_text(rows: Iterable[Row]) -> str | None:
+    """Return with how many seeds rows were run; None where they have none.
+
+    >>> seeds_text([{"seeds": 20}, {"seeds": None}]), seeds_text([{"seeds": 1}, {"seeds": 5}])
+    ('20 seeds', '1 to 5 seeds')
+    """
+    found = sorted({row["seeds"] for row in rows if row.get("seeds") is not None})
+    if not found:
+        return None
+    return f"{found[0]} seed{'' if found[0] == 1 else 's'}" if len(found) == 1 else f"{found[0]} to {found[-1]} seeds"
 
 
 def common_text(rows: Sequence[Row]) -> str:

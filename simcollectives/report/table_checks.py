@@ -10,33 +10,21 @@ from simcollectives.report.text import Block, Column, TextTable, caption, headin
 from simcollectives.scenario import Check, MeasuredComparison
 from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
 
-_EXPECTED = "; expected: "
-
 
 def checks_blocks(checks: Sequence[Check]) -> list[Block]:
     """Return a row for each expectation: whether it holds, its line, what was found and what it has to be."""
     if not checks:
         return []
-    found = [_found(check) for check in checks]
     columns = [
         Column("", ["ok" if check.passed else "FAILED" for check in checks], right=False),
         Column("line", ["" if check.line is None else str(check.line) for check in checks]),
-        Column("found", [text for text, _ in found], right=False, wrap_at=60),
-        Column("expected", [text for _, text in found], right=False, wrap_at=60),
+        Column("found", [check.found for check in checks], right=False, wrap_at=60),
+        Column("expected", [check.expected for check in checks], right=False, wrap_at=60),
     ]
     styles = ["green" if check.passed else "bold red" for check in checks]
     failed = sum(not check.passed for check in checks)
     summary = f"{len(checks) - failed} of {len(checks)} expectations hold" + (f", {failed} failed" if failed else "")
     return [heading("Expectations"), TextTable(columns, styles, fixed=2), caption(summary)]
-
-
-def _found(check: Check) -> tuple[str, str]:
-    """What was found and what was expected, from the message; the line has a column of its own."""
-    message = check.message
-    if check.line is not None:
-        message = message.removeprefix(f"line {check.line}: ")
-    found, _, expected = message.partition(_EXPECTED)
-    return found, expected or check.bound
 
 
 def measured_blocks(measured: MeasuredComparison) -> list[Block]:

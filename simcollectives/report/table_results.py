@@ -11,13 +11,14 @@ from simcollectives.report.rows import (
     Row,
     byte_family,
     common_text,
-    is_option,
     labels_of,
     message_family,
     named_text,
+    seeds_text,
     value_text,
 )
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading, with_unit
+from simcollectives.scenario.keys import is_option
 from simcollectives.units import format_bandwidth, format_bytes, format_seconds
 
 MAX_DETAILED_ROWS = 40
@@ -184,9 +185,8 @@ def captions(rows: Sequence[Row]) -> list[str]:
     found = [
         "times bound: time over the lower bound, which nothing can beat; %: share of the time; most sent: by one device"
     ]
-    seeds = max((row["seeds"] for row in rows if row.get("seeds") is not None), default=None)
-    if seeds is not None:
-        found.append(f"time: the median run of {_count(seeds, 'seed')}; p95, p99: percentiles, by nearest rank")
+    if (seeds := seeds_text(rows)) is not None:
+        found.append(f"time: the median run of {seeds}; p95, p99: percentiles, by nearest rank")
     exact = [row for row in rows if row["closed_form_seconds"] is not None and row["engine"] != "closed_form"]
     equal = sum(same(row["seconds"], row["closed_form_seconds"]) for row in exact)
     engine = f"engine: {_engines_text(rows)}"

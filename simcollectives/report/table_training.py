@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
+from simcollectives.cluster import Device
 from simcollectives.report.rows import byte_family
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading, with_unit
 from simcollectives.training.advice import Advice, advice_lines
@@ -167,7 +168,8 @@ def _memory_captions(step: Step) -> list[str]:
     if device.memory_bytes is not None:
         binary, decimal = (format_bytes(device.memory_bytes, family=family) for family in ("binary", "decimal"))
         fits = "the peak fits" if step.peak_bytes <= device.memory_bytes else "the peak does not fit"
-        found.append(f"{device.name} has {binary} ({decimal}): {fits}")
+        name = "the device" if device.name == Device().name else device.name
+        found.append(f"{name} has {binary} ({decimal}): {fits}")
     return found
 
 

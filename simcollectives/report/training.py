@@ -39,7 +39,8 @@ def training_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block
         kept = sorted({round(i * (len(steps) - 1) / (MAX_ROWS - 1)) for i in range(MAX_ROWS)})
         note = f"{len(kept)} of {len(steps)} steps, evenly chosen; all are in rows.csv (-o DIR) and in --json"
         rows, steps, blocks = tuple(rows[i] for i in kept), [steps[i] for i in kept], [caption(note)]
-    blocks = [*step_blocks(steps, [row["mfu"] for row in rows]), *blocks]
+    counted = [caption(note) for note in result.notes if note.startswith("MFU")]
+    blocks = [*step_blocks(steps, [row["mfu"] for row in rows]), *counted, *blocks]
     if len(steps) <= MAX_MEMORY_ROWS:
         blocks += [caption(""), *memory_blocks(steps)]
     if len(steps) == 1:

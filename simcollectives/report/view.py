@@ -2,7 +2,7 @@
 
 import base64
 import io
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from simcollectives.errors import SimcollectivesError
@@ -23,12 +23,14 @@ class MissingExtraError(SimcollectivesError, ImportError):
     """A library of one of the extras is not installed."""
 
 
+@dataclass(frozen=True, repr=False)
 class Result(ScenarioResult):
     """A scenario that was run: ``rows``, ``checks``, ``warnings``, and ways to look at them."""
 
-    def __init__(self, result: ScenarioResult) -> None:
-        for field in fields(ScenarioResult):
-            object.__setattr__(self, field.name, getattr(result, field.name))
+    @classmethod
+    def of(cls, result: ScenarioResult) -> "Result":
+        """Return a result with ways to look at it."""
+        return cls(**{field.name: getattr(result, field.name) for field in fields(result)})
 
     def to_frame(self) -> Any:
         """Return the rows as a pandas DataFrame in SI units; the swept keys are columns, as ``message``.

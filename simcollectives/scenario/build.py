@@ -6,22 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from simcollectives.algorithms import find_algorithm, label, resolve_options
-from simcollectives.cluster import Cluster, Link, Uplink, load_machine
+from simcollectives.cluster import Cluster, Uplink, load_machine
 from simcollectives.cluster.rank_order import checked_rank_order
 from simcollectives.errors import ClusterError, InputError, Problem
-from simcollectives.scenario.keys import LINK_KEYS, MAX_WORLD_SIZE, is_link_key
+from simcollectives.scenario.keys import MAX_WORLD_SIZE, is_option
+from simcollectives.scenario.numbers import COUNTS, at
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, CollectiveSettings, Point
-
-COUNTS: Mapping[str, tuple[str, ...]] = {
-    "flat": ("devices",),
-    "two_level": ("nodes", "gpus_per_node"),
-    "machine": ("nodes",),
-    "full_mesh": ("devices",),
-    "torus": (),
-    "mesh": (),
-    "levels": (),
-}
-"""The keys by which each form of a cluster grows."""
 
 MAX_MESH = 1024
 MAX_TORUS = 4096
@@ -35,26 +25,26 @@ def levels_of(settings: ClusterSettings) -> tuple[str, ...]:
     return tuple(level.name for level in settings.levels) or ("link",)
 
 
-def build_cluster(settings: ClusterSettings, point: Point) -> Cluster:
+def build_cluster(written: ClusterSettings, point: Point) -> Cluster:
     """Return the cluster at a point.
 
     Raises:
         ClusterError: it cannot exist; the places of the problems are keys of ``cluster:``.
     """
+    settings = at(written, point)
     device = settings.device
-    gamma = point.get("gamma", settings.gamma)
-    if gamma is not None:
-        device = replace(device, reduction_seconds_per_byte=gamma)
-    _check_size(settings, point)
-    bare = replace(_BUILDERS[settings.form](settings, point), device=device)
+    if settings.gamma is not None:
+        device = replace(device, reduction_seconds_per_byte=settings.gamma)
+    _check_size(settings)
+    bare = replace(_BUILDERS[settings.form](settings), device=device)
     cluster = replace(bare, rank_order=checked_rank_order(settings.rank_order, bare.nodes, bare.gpus_per_node))
     return cluster.with_uplinks(*_uplinks(settings, cluster)).with_changes(*settings.slow)
 
 
-def _check_size(settings: ClusterSettings, point: Point) -> None:
+def _check_size(settings: ClusterSettings) -> None:
     form, counts = settings.form, COUNTS[settings.form]
     sizes: list[int] = [level.size for level in settings.levels] or list(settings.sizes)
-    sizes = sizes or [_count(settings, point, key) for key in ("nodes", "gpus_per_node")]
+    sizes = sizes or [settings.nodes, settings.gpus_per_node]
     most = {"full_mesh": MAX_MESH, "torus": MAX_TORUS, "mesh": MAX_TORUS}.get(form, MAX_WORLD_SIZE)
     if math.prod(sizes) > most:
         rule = f"a cluster has at most {most}" if most == MAX_WORLD_SIZE else f"a {_NOUNS[form]} has at most {most}"
@@ -78,38 +68,30 @@ def noun(settings: ClusterSettings) -> str:
     return _NOUNS[settings.form]
 
 
-def _count(settings: ClusterSettings, point: Point, key: str) -> int:
-    swept = "devices" if key == "gpus_per_node" and "devices" in COUNTS[settings.form] else key
-    return int(point.get(swept, getattr(settings, key)))
-
-
-def _of_devices(settings: ClusterSettings, point: Point) -> Cluster:
-    link = _link(settings.link, "link", point)
-    if link is None:
+def _of_devices(settings: ClusterSettings) -> Cluster:
+    if settings.link is None:
         raise ClusterError([Problem("link", "the devices have no link")])
     if settings.sizes:
-        return Cluster.torus(settings.sizes, link, wraps=settings.form == "torus")
+        return Cluster.torus(settings.sizes, settings.link, wraps=settings.form == "torus")
     make = Cluster.flat if settings.form == "flat" else Cluster.full_mesh
-    return make(_count(settings, point, "gpus_per_node"), link)
+    return make(settings.gpus_per_node, settings.link)
 
 
-def _of_nodes(settings: ClusterSettings, point: Point) -> Cluster:
-    nodes, gpus = (_count(settings, point, key) for key in ("nodes", "gpus_per_node"))
-    intra, inter = (_link(getattr(settings, level), level, point) for level in ("intra", "inter"))
-    cluster = Cluster.two_level(nodes, gpus, intra, inter, name=settings.machine)
+def _of_nodes(settings: ClusterSettings) -> Cluster:
+    cluster = Cluster.two_level(
+        settings.nodes, settings.gpus_per_node, settings.intra, settings.inter, name=settings.machine
+    )
     if settings.machine is None:
         return cluster
     graph = load_machine(settings.machine).graph
     return replace(cluster, levels=(replace(cluster.levels[0], graph=graph), *cluster.levels[1:]))
 
 
-def _of_levels(settings: ClusterSettings, point: Point) -> Cluster:
-    return Cluster.layered(
-        [replace(level, link=_link(level.link, level.name, point) or level.link) for level in settings.levels]
-    )
+def _of_levels(settings: ClusterSettings) -> Cluster:
+    return Cluster.layered(settings.levels)
 
 
-_BUILDERS: Mapping[str, Callable[[ClusterSettings, Point], Cluster]] = {
+_BUILDERS: Mapping[str, Callable[[ClusterSettings], Cluster]] = {
     **dict.fromkeys(("flat", "full_mesh", "torus", "mesh"), _of_devices),
     **dict.fromkeys(("two_level", "machine"), _of_nodes),
     "levels": _of_levels,
@@ -123,8 +105,8 @@ def _uplinks(settings: ClusterSettings, cluster: Cluster) -> list[Uplink]:
     problems = []
     if gpus % nics:
         problems.append(Problem("nics_per_node", f"{nics} cards do not divide the {gpus} GPUs of a node"))
-    if switch is not None and gpus % switch[0]:
-        problems.append(Problem("pcie_switch.gpus", f"{switch[0]} GPUs do not divide the {gpus} GPUs of a node"))
+    if switch is not None and gpus % switch.gpus:
+        problems.append(Problem("pcie_switch.gpus", f"{switch.gpus} GPUs do not divide the {gpus} GPUs of a node"))
     if leaf is not None and leaf.rails and nics % leaf.rails:
         problems.append(Problem("leaf.rails", f"{leaf.rails} rails do not divide the {nics} network cards of a node"))
     if problems:
@@ -134,7 +116,7 @@ def _uplinks(settings: ClusterSettings, cluster: Cluster) -> list[Uplink]:
     port = cluster.level("inter").link.bandwidth
     found = [Uplink("nic", "inter", port, devices=gpus // nics)] if nics < gpus else []
     if switch is not None:
-        found.append(Uplink("pcie", "inter", switch[1], devices=switch[0]))
+        found.append(Uplink("pcie", "inter", switch.bandwidth, devices=switch.gpus))
     if leaf is not None and leaf.rails > 1:
         bandwidth = cluster.nodes * nics // leaf.rails * port / leaf.oversubscription
         found.append(Uplink("leaf", "inter", bandwidth, rails=leaf.rails))
@@ -142,13 +124,6 @@ def _uplinks(settings: ClusterSettings, cluster: Cluster) -> list[Uplink]:
         bandwidth = leaf.nodes * nics * port / leaf.oversubscription
         found.append(Uplink("leaf", "inter", bandwidth, devices=leaf.nodes * gpus))
     return found
-
-
-def _link(link: Link | None, level: str, point: Point) -> Link | None:
-    if link is None:
-        return None
-    changes = {name: point[f"{level}.{name}"] for name in LINK_KEYS if f"{level}.{name}" in point}
-    return replace(link, **changes) if changes else link
 
 
 def options_at(collective: CollectiveSettings, entry: AlgorithmEntry, point: Point) -> dict[str, Any]:
@@ -195,31 +170,3 @@ def is_free(key: str, entry: AlgorithmEntry) -> bool:
     """Whether a key of a point sets an option of an entry: one of its algorithm that is not given with the entry."""
     name, _, option = key.partition(".")
     return name == entry.name and option not in entry.options
-
-
-def is_option(key: str) -> bool:
-    """Whether a key of a point is an option of an algorithm, such as ``parameter_server.servers``."""
-    return "." in key and not is_link_key(key)
-
-
-def owner(key: str) -> str:
-    """Return what stands before the dot of a key."""
-    return key.partition(".")[0]
-
-
-def settings_value(cluster: ClusterSettings, collective: CollectiveSettings, key: str) -> Any:
-    """Return what ``cluster:`` and ``collective:`` give for a key of a point, or None."""
-    if key == "message":
-        return collective.message_bytes
-    if key == "root":
-        return collective.root
-    if key in ("devices", "gpus_per_node"):
-        return cluster.gpus_per_node
-    if key in ("nodes", "gamma"):
-        return getattr(cluster, key)
-    if is_option(key):
-        return None
-    level, _, name = key.partition(".")
-    links = {one.name: one.link for one in cluster.levels}
-    link = links[level] if level in links else getattr(cluster, level)
-    return None if link is None else getattr(link, name)

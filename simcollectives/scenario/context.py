@@ -1,5 +1,6 @@
 """Collecting everything that is wrong with a scenario, each problem with its place, line, rule and remedy."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -7,8 +8,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from simcollectives.errors import InputError, Problem, UnitError
-from simcollectives.scenario.places import Path, listing, nearest, place_text, printable, shown, suggestion
+from simcollectives.errors import InputError, Problem, UnitError, nearest, suggestion
+from simcollectives.scenario.keys import METRICS
+from simcollectives.scenario.places import Path, place_text, printable, shown
+from simcollectives.scenario.training.keys import TRAINING_METRICS
 from simcollectives.scenario.yaml_text import Document
 
 MAX_OF_A_KIND = 10
@@ -40,15 +43,36 @@ EXAMPLES: Mapping[str, str] = {
     "slow": "slow: [{rank: 3, bandwidth: 50%}]",
     "pcie_switch": "pcie_switch: {gpus: 2, bandwidth: 63 GB/s}",
     "leaf": "leaf: {nodes: 2, oversubscription: 4}",
+    "skew": "skew: {random: 20 us}",
+    "jitter": "jitter: {alpha: {lognormal: 20%}}",
+    "time": "time: {loggp: {overhead: 1.5 us, gap: 1 us}}",
+    "seeds": "seeds: 100",
     "gpus": "gpus: 2",
     "oversubscription": "oversubscription: 4",
     "size": "size: 8",
     "link": "link: {alpha: 5 us, bandwidth: 450 GB/s}",
     "alpha": "alpha: 5 us",
     "bandwidth": "bandwidth: 450 GB/s",
+    "intra": "intra: {alpha: 5 us, bandwidth: 450 GB/s}",
+    "inter": "inter: {alpha: 10 us, bandwidth: 50 GB/s}",
+    "slow.link": "link: [0, 1]",
+    **{f"expect.{metric}": f"{metric}: {{algorithm: ring, message: 4 KiB}}" for metric in METRICS},
+    "ratio": "ratio: [{algorithm: tree}, {algorithm: ring}]",
+    "crossover": "crossover: [ring, tree]",
+    "order": "order: [tree, ring]",
+    "between": "between: [low, high]",
     "algorithm": "algorithm: ring",
     "along": "along: message",
+    "file": "file: mine.csv",
     "set": "set: h100_1n8_aws_p5_allreduce_auto",
+}
+
+
+_OF_TRAINING: Mapping[str, str] = {
+    **{f"expect.{metric}": f"{metric}: {{strategy: ddp}}" for metric in TRAINING_METRICS},
+    "ratio": "ratio: [{strategy: ddp}, {strategy: all_reduce_once}]",
+    "crossover": "crossover: [ddp, all_reduce_once]",
+    "order": "order: [ddp, all_reduce_once]",
 }
 
 
@@ -163,7 +187,7 @@ class Context:
         Raises:
             InputError: there are problems.
         """
-        found = sorted({*self.document.problems, *self.problems}, key=lambda p: (p.line or 0, p.place, p.message))
+        found = sorted({*self.document.problems, *self.problems}, key=_in_order)
         if len(found) > MAX_PROBLEMS:
             found = [*found[:MAX_PROBLEMS], Problem("", f"more than {MAX_PROBLEMS} problems; mend these first")]
         if found:
@@ -188,10 +212,29 @@ class Context:
         path = path[:-1] if path[-1:] == ("[key]",) else path  # the key itself is wrong
         if detail["type"] == "missing":
             key = str(path[-1])
-            self.add(path[:-1], f"the key {key} is missing; write {EXAMPLES.get(key, key + ': ...')}")
+            self.add(path[:-1], f"the key {key} is missing; write {self._example(path)}")
             self.unusable.add(path)
         else:
-            self.add(path, explain(detail), unusable=True)
+            self.add(path, explain(detail, self._example(path)), unusable=True)
+
+    def _example(self, path: Path) -> str:
+        """Return how what stands at a path may be written: the key with a value, or an item of its list."""
+        keys = [part for part in path if isinstance(part, str)]
+        key, parent = keys[-1], keys[-2] if len(keys) > 1 else ""
+        known = {**EXAMPLES, **_OF_TRAINING} if "training" in self.document.data else EXAMPLES
+        example = known.get(f"{parent}.{key}", known.get(key, f"{key}: ..."))
+        if isinstance(path[-1], str) or "[" not in example:
+            return example
+        items = example.partition("[")[2].rpartition("]")[0]
+        first, separator, _ = items.partition("}, " if "{" in items else ", ")
+        return first + "}" if separator == "}, " else first
+
+
+def _in_order(problem: Problem) -> tuple[int, list[str | int], str]:
+    """Sort problems by line, then by place, where [2] comes before [10]."""
+    parts: list[str | int] = list(re.split(r"([0-9]+)", problem.place))
+    parts[1::2] = [int(number) for number in parts[1::2]]
+    return problem.line or 0, parts, problem.message
 
 
 def unknown_key(key: str, known: list[str]) -> str:
@@ -202,9 +245,9 @@ def unknown_key(key: str, known: list[str]) -> str:
     return f"unknown key; {suggestion(key, known, 'known keys')}"
 
 
-def explain(detail: ErrorDetails) -> str:
-    """Return one validation error in this project's words."""
-    kind, given, key = detail["type"], shown(detail["input"]), str(detail["loc"][-1] if detail["loc"] else "")
+def explain(detail: ErrorDetails, example: str) -> str:
+    """Return one validation error in this project's words, with an example of what may stand there."""
+    kind, given = detail["type"], shown(detail["input"])
     context = detail.get("ctx", {})
     if kind == "scenario":
         return str(context["message"])
@@ -213,9 +256,9 @@ def explain(detail: ErrorDetails) -> str:
     if kind == "bool_type":
         return f"{given} is not true or false; write one of the two, without quotes"
     if kind == "list_type":
-        return f"{given} is not a list; write [{EXAMPLES.get(key, 'a, b').partition('[')[2].rstrip(']') or 'a, b'}]"
+        return f"{given} is not a list; write {example if '[' in example else example + ' [a, b]'}"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return f"{given} is not a mapping; write {EXAMPLES.get(key, key + ': {key: value}')}"
+        return f"{given} is not a mapping; write {example}"
     if kind == "literal_error":
         known = [word.strip("'") for word in str(context["expected"]).replace(" or ", ", ").split(", ")]
         return f"{given} is unknown; {suggestion(detail['input'], known)}"
@@ -225,7 +268,7 @@ def explain(detail: ErrorDetails) -> str:
     if kind == "string_pattern_mismatch":
         return f"{given} is not a name; write small letters, digits and _, such as nvlink"
     if kind == "string_too_short":
-        return f"the text is empty; write {EXAMPLES.get(key, 'a text')}"
+        return f"the text is empty; write {example}"
     return f"{given}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
 
 
@@ -247,4 +290,4 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next((model for model in inside if model is not None), None)
 
 
-__all__ = ["EXAMPLES", "Context", "explain", "listing", "unknown_key"]
+__all__ = ["EXAMPLES", "Context", "unknown_key"]

@@ -12,6 +12,7 @@ from simcollectives.engines.watch import Watch
 from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import build_cluster, label_at, message_at, options_at, restricted
 from simcollectives.scenario.keys import METRIC_LINKS, METRICS, PERCENTILES, Kind, kind_of, point_text
+from simcollectives.scenario.numbers import at
 from simcollectives.scenario.types import AlgorithmEntry, Point, Scenario, Selector
 
 VERIFIED_RANKS = 64
@@ -90,7 +91,7 @@ class Evaluator:
         """Return one run with its timeline; with seeds, that with the median time. Raises as `row` does."""
         mine = restricted(point, entry)
         job = self.job(entry, mine)
-        if self.scenario.seeds is not None:
+        if self.seeds(mine) is not None:
             self._evaluate(entry, mine, job)
             job = replace(job, conditions=self._medians[_key(entry, mine)])
         return self._simulate(entry, mine, job, timeline=True)
@@ -106,7 +107,7 @@ class Evaluator:
         Raises:
             InputError: it is too large.
         """
-        collective, conditions = self.scenario.collective, self.scenario.conditions
+        collective, conditions = self.scenario.collective, at(self.scenario.conditions, point)
         try:
             cluster = build_cluster(self.scenario.cluster, point)
             options = options_at(collective, entry, point)
@@ -115,19 +116,24 @@ class Evaluator:
         except (InputError, MemoryError) as error:
             raise self._placed(error, entry, point) from error
 
+    def seeds(self, point: Point) -> int | None:
+        """Return the number of seeds at a point; None where there is one run."""
+        seeds: int | None = point.get("seeds", self.scenario.seeds)
+        return seeds
+
     def _evaluate(self, entry: AlgorithmEntry, point: Point, job: Job) -> dict[str, Any]:
         key = _key(entry, point)
         if key not in self._values:
             run, percentiles = self._median(entry, point, job)
             self.reasons[f"engine {run.engine} ({run.engine_reason})"] = None
-            self._values[key] = _values_of(run, self.scenario.seeds, percentiles)
+            self._values[key] = _values_of(run, self.seeds(point), percentiles)
         return self._values[key]
 
     def _median(self, entry: AlgorithmEntry, point: Point, job: Job) -> tuple[Run, dict[str, float]]:
         """Return the run with the median time over the seeds, and percentiles by nearest rank; or the one run."""
-        if self.scenario.seeds is None:
+        first, count = job.conditions.seed, self.seeds(point)
+        if count is None:
             return self._simulate(entry, point, job), {}
-        first, count = job.conditions.seed, self.scenario.seeds
         found = []
         for seed in range(first, first + count):
             seeded = replace(job, conditions=replace(job.conditions, seed=seed))
@@ -141,7 +147,8 @@ class Evaluator:
     def _simulate(self, entry: AlgorithmEntry, point: Point, job: Job, *, timeline: bool = False) -> Run:
         try:
             asked = self.scenario
-            return simulate_job(job, asked.engine, timeline, asked.time, skipping=asked.skipping, watch=self.watch)
+            time = at(asked.time, point)
+            return simulate_job(job, asked.engine, timeline, time, skipping=asked.skipping, watch=self.watch)
         except (InputError, MemoryError) as error:
             raise self._placed(error, entry, point) from error
 

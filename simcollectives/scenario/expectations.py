@@ -4,9 +4,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from simcollectives.scenario.build import is_option
 from simcollectives.scenario.crossings import find_crossings, leader
-from simcollectives.scenario.keys import NUMBER, RATIO, Kind, Value, point_text
+from simcollectives.scenario.keys import NUMBER, RATIO, Kind, Value, is_option, point_text
 from simcollectives.scenario.results import Check
 from simcollectives.scenario.types import (
     AlgorithmEntry,
@@ -103,12 +102,8 @@ def _shown(value: float, kind: Kind) -> str:
 
 def _result(expectation: Expectation, subject: str, value: Any, passed: bool, bound: str, found: str) -> Check:
     """Return a check; `found` is the value in words."""
-    message = f"{subject} is {found}; expected: {bound}"
-    if expectation.line is not None:
-        message = f"line {expectation.line}: {message}"
-    if not passed and expectation.because is not None:
-        message = f"{message} ({expectation.because})"
-    return Check(expectation.text, expectation.line, passed, value, bound, message)
+    expected = bound if passed or expectation.because is None else f"{bound} ({expectation.because})"
+    return Check(expectation.text, expectation.line, passed, value, f"{subject} is {found}", expected)
 
 
 def _at(point: Point) -> str:

@@ -6,12 +6,14 @@ from typing import Any, Protocol
 
 from simcollectives.algorithms import check_fits, find_algorithm
 from simcollectives.cluster import Cluster
-from simcollectives.engines import DEFAULT, DTYPES, IDEAL, Conditions, TimeModel, check_engine, closed_form, make_job
-from simcollectives.engines.data import MAX_HELD_BYTES
+from simcollectives.engines import DEFAULT, DTYPES, IDEAL, Conditions, Default, TimeModel, check_engine, make_job
+from simcollectives.engines.closed_form import require_closed_form
+from simcollectives.engines.data import MAX_HELD_BYTES, held_bytes
 from simcollectives.engines.job import count_elements
 from simcollectives.errors import InputError
-from simcollectives.scenario.build import build_cluster, is_option, message_at, options_at, restricted
-from simcollectives.scenario.keys import is_link_key, point_text
+from simcollectives.scenario.build import build_cluster, message_at, options_at, restricted
+from simcollectives.scenario.keys import FACTOR, is_option, kind_of, point_text
+from simcollectives.scenario.numbers import at
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, CollectiveSettings, Point
 from simcollectives.units import format_bytes
 
@@ -53,11 +55,9 @@ class Fits:
             count_elements(message, self.collective.dtype)
         except InputError as error:
             return _text(error)
-        # Latencies and bandwidths were checked when they were read: they decide nothing here.
-        placed = {name: value for name, value in mine.items() if name not in ("message", "gamma")}
-        placed = {name: value for name, value in placed.items() if not is_link_key(name)}
-        key = frozenset(placed.items())
         exact = message if self.engine in ("closed_form", "vectorized") else None
+        placed = {name: value for name, value in mine.items() if name != "message" and self._decides(name)}
+        key = frozenset(placed.items())
         cached = (entry.label, key, exact)
         if cached in self._reasons and self._reasons[cached] is None and self.verify != "always":
             return None
@@ -70,6 +70,12 @@ class Fits:
             return _at(placed if exact is None else mine, reason)
         reason = self._memory_reason(cluster, message)
         return None if reason is None else _at(mine, reason)
+
+    def _decides(self, key: str) -> bool:
+        """Whether a key decides what runs: latencies, bandwidths and the like were checked when they were read."""
+        kind = kind_of(key)
+        precise = self.engine in ("closed_form", "vectorized") or not isinstance(self.time, Default)
+        return precise or kind is None or kind.whole or kind is FACTOR
 
     @property
     def worn(self) -> bool:
@@ -86,26 +92,27 @@ class Fits:
 
     def _job_reason(self, entry: AlgorithmEntry, point: Point, cluster: Cluster, message: int) -> str | None:
         name, dtype = self.collective.name, self.collective.dtype
+        conditions, time = at(self.conditions, point), at(self.time, point)
         try:
             self.work += cluster.world_size
-            if len(self.conditions.skew) > cluster.world_size:
-                late = len(self.conditions.skew) - 1
+            if len(conditions.skew) > cluster.world_size:
+                late = len(conditions.skew) - 1
                 return f"rank {late} of skew is unreachable; ranks are 0 to {cluster.world_size - 1}"
             options: dict[str, Any] = options_at(self.collective, entry, point)
             check_fits(find_algorithm(name, entry.name), cluster, options)
             if self.engine == "closed_form":
-                closed_form(name, entry.name, cluster, message, options, dtype, time=self.time)
+                require_closed_form(make_job(name, entry.name, cluster, message, options, dtype, conditions), time)
             elif not self.worn and (len(cluster.levels) == 1 or cluster.world_size <= _QUICK_WORLD_SIZE):
                 self.work += _WORK_OF_A_JOB
                 size = message if self.engine == "vectorized" else DTYPES[dtype]
-                job = make_job(name, entry.name, cluster, size, options, dtype, self.conditions)
-                check_engine(job, self.engine, time=self.time)
+                job = make_job(name, entry.name, cluster, size, options, dtype, conditions)
+                check_engine(job, self.engine, time=time)
         except InputError as error:
             return _text(error)
         return None
 
     def _memory_reason(self, cluster: Cluster, message: int) -> str | None:
-        held = 3 * cluster.world_size * message
+        held = held_bytes(cluster.world_size, message, self.collective.dtype)
         if self.verify != "always" or held <= MAX_HELD_BYTES:
             return None
         rule = f"executing needs {format_bytes(held)}, at most {format_bytes(MAX_HELD_BYTES)} are taken"

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from simcollectives.scenario.keys import FACTOR, NUMBER, POINT_KEYS, RATIO
+from simcollectives.scenario.keys import KEY_PATTERNS, NUMBER, POINT_KEYS, RATIO
 from simcollectives.scenario.schema import ScenarioModel
 from simcollectives.scenario.schema_values import Model
 from simcollectives.scenario.training.schema import TrainingFile
@@ -26,7 +26,7 @@ class _Generator(GenerateJsonSchema):
         return described
 
 
-_SHARED = {kind.name: kind.json_schema for kind in (*POINT_KEYS.values(), RATIO, FACTOR, NUMBER)}
+_SHARED = {kind.name: kind.json_schema for kind in (*POINT_KEYS.values(), *KEY_PATTERNS.values(), RATIO, NUMBER)}
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,15 +1,20 @@
 """What a point of a scenario is made of: the keys that may be swept or named, each with its unit and its range."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from simcollectives.algorithms import ALGORITHMS
+from simcollectives.engines import DTYPES
+from simcollectives.engines.conditions import DISTRIBUTIONS
 from simcollectives.errors import UnitError, show_value
+from simcollectives.training.strategies.table import STRATEGIES
 from simcollectives.units import QUANTITIES
 
-MAX_WORLD_SIZE = 1 << 16
+MAX_WORLD_SIZE = 1 << 20
 MAX_MESSAGE_BYTES = 1 << 46
 """64 TiB: times the largest world size it still is a number of bytes that 64 bits hold."""
 
@@ -103,6 +108,30 @@ def _parse_factor(value: object) -> float:
     return factor
 
 
+_SPREAD_SCHEMA: JsonSchema = {**_RATIO_SCHEMA, "description": 'A standard deviation over its mean, such as "20%"'}
+MAX_SPREAD = 10
+
+
+def _parse_spread(value: object) -> float:
+    spread = QUANTITIES["ratio"].parse(value)
+    if spread > MAX_SPREAD:
+        rule = f"a spread is a ratio from 0 to {MAX_SPREAD}, such as 20%"
+        raise UnitError(f"{show_value(value)} is out of range; {rule}")
+    return spread
+
+
+_OVERSUBSCRIPTION_SCHEMA: JsonSchema = {"type": "number", "minimum": 1, "maximum": _MAX_FACTOR}
+
+
+def _parse_oversubscription(value: object) -> Value:
+    ratio = _parse_number(value)
+    if ratio < 1:
+        raise UnitError(f"{show_value(value)} is less than 1, where nothing is shared; write 1 or more")
+    if ratio > _MAX_FACTOR:
+        raise UnitError(f"{show_value(value)} is out of range; write at most {_MAX_FACTOR:.0e}")
+    return ratio
+
+
 def _number_text(value: float, digits: int = 6) -> str:
     return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
 
@@ -133,10 +162,10 @@ NUMBER = Kind("number", _parse_number, _number_text, "3", {"type": "number", "mi
 RATIO = Kind("ratio", QUANTITIES["ratio"].parse, QUANTITIES["ratio"].format, '"0.5%"', _RATIO_SCHEMA)
 
 FACTOR = Kind("factor", _parse_factor, QUANTITIES["ratio"].format, '"50%"', _FACTOR_SCHEMA)
+SPREAD = Kind("spread", _parse_spread, QUANTITIES["ratio"].format, '"20%"', _SPREAD_SCHEMA)
+OVERSUBSCRIPTION = Kind("oversubscription", _parse_oversubscription, _number_text, "4", _OVERSUBSCRIPTION_SCHEMA)
 
 LINK_KEYS: Mapping[str, Kind] = {"alpha": SECONDS, "bandwidth": BANDWIDTH, "overhead": SECONDS}
-
-_ALGORITHMS = {algorithm.name for algorithm in ALGORITHMS}
 
 POINT_KEYS: Mapping[str, Kind] = {
     "message": BYTES,
@@ -145,9 +174,48 @@ POINT_KEYS: Mapping[str, Kind] = {
     "gpus_per_node": COUNT,
     **{f"{level}.{name}": kind for level in ("link", "intra", "inter") for name, kind in LINK_KEYS.items()},
     "gamma": SECONDS_PER_BYTE,
+    "nics_per_node": COUNT,
+    "pcie_switch.gpus": COUNT,
+    "pcie_switch.bandwidth": BANDWIDTH,
+    "leaf.nodes": COUNT,
+    "leaf.rails": COUNT,
+    "leaf.oversubscription": OVERSUBSCRIPTION,
+    "device.memory": BYTES,
+    "device.memory_bandwidth": BANDWIDTH,
+    "device.host_link": BANDWIDTH,
+    "skew.random": SECONDS,
+    "time.loggp.overhead": SECONDS,
+    "time.loggp.gap": SECONDS,
+    "time.loggp.threshold": BYTES,
+    "seed": SEED,
+    "seeds": SEEDS,
     "root": INDEX,
 }
-"""Keys of a point; the options of an algorithm, as in ``parameter_server.servers``, come on top."""
+"""Keys of a point: the way to a number of the file, without ``cluster``; further ones are in ``KEY_PATTERNS``.
+
+The options of algorithms and strategies, as in ``parameter_server.servers``, come on top.
+"""
+
+_LEVEL, _ITEM = "[a-z][a-z0-9_]*", "(?:0|[1-9][0-9]{0,4})"
+KEY_PATTERNS: Mapping[str, Kind] = {
+    **{rf"{_LEVEL}\.{name}": kind for name, kind in LINK_KEYS.items()},
+    rf"{_LEVEL}\.size": COUNT,
+    rf"(?:torus|mesh)\.{_ITEM}": COUNT,
+    rf"slow\.{_ITEM}\.(?:rank|link\.[01])": INDEX,
+    rf"slow\.{_ITEM}\.(?:alpha|bandwidth|gamma)": FACTOR,
+    rf"device\.peak\.(?:{'|'.join(DTYPES)})": FLOPS_PER_SECOND,
+    rf"skew\.ranks\.{_ITEM}": SECONDS,
+    rf"jitter\.(?:alpha|bandwidth|reduction)\.(?:{'|'.join(DISTRIBUTIONS)})": SPREAD,
+}
+"""Keys of a point that name a level, or an item of a list, counted from 0."""
+
+RUN_WORDS = ("skew", "jitter", "time", "seed", "seeds")
+SECTION_WORDS = ("device", "leaf", "mesh", "pcie_switch", "slow", "torus", *RUN_WORDS)
+"""First words of keys that are no names of levels; the former are of sections beside ``cluster:``."""
+
+_SIZE_KEY = re.compile(rf"devices|nodes|gpus_per_node|{_LEVEL}\.size|(?:torus|mesh)\.{_ITEM}")
+_NAMES = {algorithm.name for algorithm in ALGORITHMS} | {strategy.name for strategy in STRATEGIES}
+OPTION_PATTERN = rf"(?:{'|'.join(sorted(_NAMES))})\.[a-z][a-z0-9_]*"
 
 METRICS: Mapping[str, Kind] = {
     **dict.fromkeys(("seconds", "latency_seconds", "bandwidth_seconds", "reduction_seconds"), ANY_SECONDS),
@@ -173,15 +241,31 @@ METRIC_LINKS: Mapping[str, str] = {
 }
 
 
-def is_link_key(key: str) -> bool:
-    """Whether a key of a point is a quantity of one level's links, such as ``inter.alpha`` or ``rail.bandwidth``."""
-    level, dot, name = key.partition(".")
-    return bool(dot) and name in LINK_KEYS and level not in _ALGORITHMS
+def owner(key: str) -> str:
+    """Return what stands before the first dot of a key."""
+    return key.partition(".")[0]
 
 
+def is_option(key: str) -> bool:
+    """Whether a key of a point is an option of an algorithm or a strategy, such as ``parameter_server.servers``."""
+    return "." in key and owner(key) in _NAMES
+
+
+def is_size(key: str) -> bool:
+    """Whether a key of a point changes the number of ranks, as ``nodes``, ``rail.size`` and ``torus.0`` do."""
+    return _SIZE_KEY.fullmatch(key) is not None and not is_option(key)
+
+
+@lru_cache
 def kind_of(key: str) -> Kind | None:
-    """Return what kind of value a key of a point takes; None for the options of algorithms."""
-    return LINK_KEYS[key.partition(".")[2]] if is_link_key(key) else POINT_KEYS.get(key)
+    """Return what kind of value a key of a point takes; None for the options of algorithms.
+
+    >>> kind_of("rail.bandwidth").name, kind_of("slow.0.bandwidth").name, kind_of("ring.bandwidth")
+    ('bandwidth', 'factor', None)
+    """
+    if key in POINT_KEYS or is_option(key):
+        return POINT_KEYS.get(key)
+    return next((kind for pattern, kind in KEY_PATTERNS.items() if re.fullmatch(pattern, key)), None)
 
 
 def value_text(key: str, value: Any) -> str:

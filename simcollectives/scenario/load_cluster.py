@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from simcollectives.cluster import Change, Device, Level, Link, load_machine
-from simcollectives.errors import ClusterError
-from simcollectives.scenario.build import COUNTS, build_cluster, levels_of, noun
+from simcollectives.errors import ClusterError, nearest, suggestion
+from simcollectives.scenario.build import build_cluster
 from simcollectives.scenario.context import EXAMPLES, Context
-from simcollectives.scenario.keys import is_link_key
-from simcollectives.scenario.places import Path, nearest, shown, suggestion
+from simcollectives.scenario.keys import SECTION_WORDS, is_option
+from simcollectives.scenario.places import Path, shown
 from simcollectives.scenario.schema_cluster import (
     ClusterModel,
     DeviceModel,
@@ -24,7 +24,7 @@ from simcollectives.scenario.schema_cluster import (
     TorusCluster,
     TwoLevelCluster,
 )
-from simcollectives.scenario.types import EMPTY, ClusterSettings, Form, LeafSettings
+from simcollectives.scenario.types import EMPTY, ClusterSettings, Form, LeafSettings, PcieSettings
 
 PATH: Path = ("cluster",)
 _MARKS = {
@@ -128,8 +128,9 @@ def _levels(context: Context, value: dict[str, Any]) -> ClusterSettings | None:
         return None
     before = len(context.problems)
     for index, level in enumerate(model.levels):
-        if not is_link_key(f"{level.name}.alpha"):
-            context.add((*PATH, "levels", index, "name"), f"{level.name} is an algorithm; take another name")
+        what = "an algorithm" if is_option(f"{level.name}.alpha") else "a key of scenarios"
+        if level.name in SECTION_WORDS or is_option(f"{level.name}.alpha"):
+            context.add((*PATH, "levels", index, "name"), f"{level.name} is {what}; take another name")
     if len(context.problems) > before:
         return None
     levels = tuple(Level(one.name, _link(one), one.size, ports_of=one.ports_of) for one in model.levels)
@@ -228,14 +229,10 @@ def _shared_ways(context: Context, model: NetworkModel, nics: int | None) -> dic
     switch, leaf = model.pcie_switch, model.leaf
     found: dict[str, Any] = {"nics_per_node": nics if model.nics_per_node is None else model.nics_per_node}
     if switch is not None:
-        found["pcie_switch"] = (switch.gpus, switch.bandwidth)
+        found["pcie_switch"] = PcieSettings(switch.gpus, switch.bandwidth)
     if leaf is not None:
-        path = (*PATH, "leaf")
         if (leaf.nodes is None) == (leaf.rails is None):
-            context.add(path, "a leaf has so many nodes, or is a rail; write one of nodes and rails")
-        elif leaf.oversubscription < 1:
-            rule = f"{leaf.oversubscription:.6g} is less than 1, where nothing is shared; write 1 or more"
-            context.add((*path, "oversubscription"), rule)
+            context.add((*PATH, "leaf"), "a leaf has so many nodes, or is a rail; write one of nodes and rails")
         else:
             found["leaf"] = LeafSettings(leaf.nodes or 0, leaf.rails or 0, leaf.oversubscription)
     return found
@@ -261,22 +258,3 @@ def _path_of(place: str) -> Path:
     path: Path = (*PATH, {"changes": "slow"}.get(key, key))
     path = path if index is None else (*path, int(index))
     return path if inner is None else (*path, inner)
-
-
-def key_problem(settings: ClusterSettings, key: str) -> str | None:
-    """Return why a key of a point does not fit the form of a cluster, with the remedy; None where it does."""
-    counts, levels = COUNTS[settings.form], levels_of(settings)
-    if key in ("devices", "nodes", "gpus_per_node") and key not in counts:
-        if settings.form == "machine" and key == "gpus_per_node":
-            return f"{settings.machine} has {settings.gpus_per_node} GPUs a node; vary nodes"
-        remedy = f"vary {' or '.join(counts)}" if counts else "its sizes are fixed; write a scenario for each"
-        return f"a {noun(settings)} has no key {key}; {remedy}"
-    if is_link_key(key):
-        level, _, name = key.partition(".")
-        if level not in levels:
-            near = nearest(level, levels)
-            hint = f"did you mean {near}.{name}?" if near else f"vary {' or '.join(f'{x}.{name}' for x in levels)}"
-            return f"this cluster has no {level}; {hint}"
-        if not settings.levels and getattr(settings, level) is None:
-            return f"this cluster has no {level} links; write {level}: under cluster:"
-    return None

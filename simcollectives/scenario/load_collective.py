@@ -1,15 +1,18 @@
 """The section ``collective:``, checked against the table of algorithms."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from simcollectives.algorithms import find_algorithm, label, resolve_options
+from pydantic_core import PydanticCustomError
+
+from simcollectives.algorithms import ALGORITHMS, find_algorithm, label, resolve_options
 from simcollectives.engines.job import count_elements
-from simcollectives.errors import AlgorithmError, InputError
+from simcollectives.errors import AlgorithmError, InputError, nearest, show_value, suggestion
 from simcollectives.scenario.context import Context
 from simcollectives.scenario.places import Path, place_text
 from simcollectives.scenario.schema import CollectiveModel
-from simcollectives.scenario.schema_values import Reference
+from simcollectives.scenario.schema_values import Reference, read_algorithm
 from simcollectives.scenario.types import AlgorithmEntry, CollectiveSettings
 from simcollectives.schedule.collectives import COLLECTIVES
 
@@ -18,16 +21,22 @@ PATH: Path = ("collective",)
 
 def load_collective(context: Context, value: Any) -> CollectiveSettings | None:
     """Return the settings of a collective, without the entries that do not exist; None where none is left."""
+    listed = value.get("algorithms") if isinstance(value, dict) else None
+    references = _references(listed if isinstance(listed, list) else [])
     model = context.validate(PATH, value, CollectiveModel)
+    if model is None and references:  # what is wrong is noted; the other entries may be wrong, too
+        rest = {**value, "algorithms": [value["algorithms"][index] for index in references]}
+        model = context.validate(PATH, rest, CollectiveModel)
     if model is None:
+        _check_names(context, value, references)
         return None
     rooted = COLLECTIVES[model.name].rooted
     if model.root is not None and not rooted:
         context.add((*PATH, "root"), f"{model.name} has no root; leave it out")
     message = None
-    if model.message is not None:
+    if model.message is not None and not context.is_unusable((*PATH, "dtype")):
         message = whole_message(context, (*PATH, "message"), model.message, model.dtype)
-    entries = _entries(context, model)
+    entries = _entries(context, model.name, references)
     if not entries:
         return None
     if model.root is not None and rooted and all("root" in entry.options for entry in entries):
@@ -41,6 +50,28 @@ def load_collective(context: Context, value: Any) -> CollectiveSettings | None:
     )
 
 
+def _references(listed: list[Any]) -> dict[int, Reference]:
+    """Return the items that may be algorithms, each with its position."""
+    found = {}
+    for index, one in enumerate(listed):
+        with contextlib.suppress(PydanticCustomError):
+            found[index] = read_algorithm(one)
+    return found
+
+
+def _check_names(context: Context, value: Any, references: Mapping[int, Reference]) -> None:
+    """Note what is wrong with the algorithms of a collective that is none, as if it were the nearest one."""
+    name = nearest(value.get("name"), COLLECTIVES) if isinstance(value, dict) else None
+    if name is not None:
+        _entries(context, name, references)
+        return
+    known = list(dict.fromkeys(algorithm.name for algorithm in ALGORITHMS))
+    for index, reference in references.items():
+        if reference.name not in known:
+            rule = f"{show_value(reference.name)} is no algorithm of any collective"
+            context.add((*PATH, "algorithms", index), f"{rule}; {suggestion(reference.name, known)}")
+
+
 def whole_message(context: Context, path: Path, message_bytes: float, dtype: str) -> int | None:
     """Return the bytes of a message, or note that they are no whole number of elements and return None."""
     try:
@@ -51,12 +82,12 @@ def whole_message(context: Context, path: Path, message_bytes: float, dtype: str
     return int(message_bytes)
 
 
-def _entries(context: Context, model: CollectiveModel) -> list[AlgorithmEntry]:
+def _entries(context: Context, collective: str, references: Mapping[int, Reference]) -> list[AlgorithmEntry]:
     entries: list[AlgorithmEntry] = []
     seen: dict[str, int] = {}
-    for index, reference in enumerate(model.algorithms):
+    for index, reference in references.items():
         path = (*PATH, "algorithms", index)
-        entry = _entry(context, path, model.name, reference)
+        entry = _entry(context, path, collective, reference)
         if entry is None:
             continue
         if entry.label in seen:

@@ -2,22 +2,22 @@
 
 from typing import Any
 
-from simcollectives.engines import DEFAULT, IDEAL, Conditions, TimeModel, parse_time
+from simcollectives.engines import DEFAULT, Conditions, TimeModel, parse_time
 from simcollectives.errors import InputError
-from simcollectives.scenario.context import Context
+from simcollectives.scenario.context import EXAMPLES, Context
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema import JitterModel, ScenarioModel, SkewModel
 
 KEYS = ("skew", "jitter", "seed", "seeds")
 
 
-def load_conditions(context: Context, data: dict[str, Any], engine: str) -> tuple[Conditions, int | None]:
-    """Return the conditions and the number of seeds; after a problem, what is right of them."""
+def load_conditions(context: Context, data: dict[str, Any], engine: str) -> tuple[Conditions | None, int | None]:
+    """Return the conditions and the number of seeds; after a problem, None."""
     before = len(context.problems)
     skew, jitter = _mapping(context, data, "skew", SkewModel), _mapping(context, data, "jitter", JitterModel)
     seed, seeds = (_whole(context, data, key) for key in ("seed", "seeds"))
     if len(context.problems) > before:
-        return IDEAL, None
+        return None, None
     starts: tuple[float, ...] = ()
     if skew is not None:
         if (skew.ranks is None) == (skew.random is None):
@@ -26,7 +26,7 @@ def load_conditions(context: Context, data: dict[str, Any], engine: str) -> tupl
     if jitter is not None and not jitter.model_fields_set:
         context.add(("jitter",), "nothing is drawn; write {alpha: {lognormal: 20%}}, or leave the key out")
     if len(context.problems) > before:
-        return IDEAL, None
+        return None, None
     conditions = Conditions(
         skew=starts,
         random_skew=(skew.random or 0.0) if skew is not None else 0.0,
@@ -34,7 +34,7 @@ def load_conditions(context: Context, data: dict[str, Any], engine: str) -> tupl
         seed=seed or 0,
     )
     for key in ("seed", "seeds"):
-        if key in data and not conditions.random:
+        if key in data and jitter is None and (skew is None or skew.random is None):
             remedy = "write jitter: or skew: {random: 20 us}, or leave the key out"
             context.add((key,), f"nothing is random, so that every seed gives the same run; {remedy}")
     if engine == "closed_form" and not conditions.ideal:
@@ -43,24 +43,23 @@ def load_conditions(context: Context, data: dict[str, Any], engine: str) -> tupl
     return conditions, seeds
 
 
-def load_time(context: Context, data: dict[str, Any]) -> TimeModel:
-    """Return what a time means; after a problem, the default."""
-    if "time" not in data or context.is_unusable(("time",)):
+def load_time(context: Context, data: dict[str, Any]) -> TimeModel | None:
+    """Return what a time means; after a problem, None."""
+    if "time" not in data:
         return DEFAULT
     try:
         return parse_time(data["time"])
     except InputError as error:
         for problem in error.problems:
             context.add(tuple(problem.place.removeprefix("$.").split(".")), problem.message)
-    return DEFAULT
+    return None
 
 
 def _mapping(context: Context, data: dict[str, Any], key: str, model: Any) -> Any:
     if key not in data or context.is_unusable((key,)):
         return None
     if not isinstance(data[key], dict):
-        example = {"skew": "{random: 20 us}", "jitter": "{alpha: {lognormal: 20%}}"}[key]
-        context.add((key,), f"{shown(data[key])} is not a mapping; write {key}: {example}")
+        context.add((key,), f"{shown(data[key])} is not a mapping; write {EXAMPLES[key]}")
         return None
     return context.validate((key,), data[key], model)
 

@@ -6,7 +6,7 @@ from typing import Any
 from simcollectives.errors import InputError
 from simcollectives.scenario.bounds import load_bound
 from simcollectives.scenario.build import restricted
-from simcollectives.scenario.keys import Kind, value_text
+from simcollectives.scenario.keys import INDEX, SEED, SEEDS, Kind, value_text
 from simcollectives.scenario.load_points import BaseNamer
 from simcollectives.scenario.places import Path
 from simcollectives.scenario.points import expand_points, expand_step, rounded, unique
@@ -58,7 +58,7 @@ def _along_kind(namer: BaseNamer, path: Path, along: str) -> Kind | None:
     except InputError as error:
         namer.context.add_error(path, error)
         return None
-    if along == "root" or (kind.name == "option" and not kind.whole):
+    if kind in (INDEX, SEED, SEEDS) or (kind.name == "option" and not kind.whole):
         namer.context.add(path, f"{along} is no quantity that times could cross along")
         return None
     return kind

@@ -6,13 +6,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from simcollectives.errors import show_value
+from simcollectives.errors import listing, nearest, show_value
 from simcollectives.scenario.bounds import BOUND_KEYS, load_bound
 from simcollectives.scenario.context import Context
 from simcollectives.scenario.keys import NUMBER
 from simcollectives.scenario.load_crossover import load_crossover
 from simcollectives.scenario.load_points import BaseNamer
-from simcollectives.scenario.places import Path, flow_text, listing, nearest, shown
+from simcollectives.scenario.places import Path, flow_text, shown
 from simcollectives.scenario.schema import METRIC_MODELS, CrossoverModel, OrderModel, RatioModel
 from simcollectives.scenario.types import (
     EMPTY,

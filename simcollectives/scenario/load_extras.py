@@ -8,13 +8,14 @@ from typing import Any
 from simcollectives.cluster import Cluster
 from simcollectives.engines import DEFAULT, DTYPES, IDEAL, check_engine, closed_form, make_job
 from simcollectives.engines.contributions import traceable
-from simcollectives.errors import InputError, show_value
+from simcollectives.errors import InputError, listing, show_value, suggestion
 from simcollectives.measured import SHIPPED, MeasuredSweep, load_sweep, restrict
 from simcollectives.measured.fit import MIN_POINTS
 from simcollectives.scenario.build import build_cluster, message_at, options_at
 from simcollectives.scenario.context import MAX_OF_A_KIND, Context
 from simcollectives.scenario.load_points import Namer
-from simcollectives.scenario.places import Path, listing, shown, suggestion
+from simcollectives.scenario.numbers import at
+from simcollectives.scenario.places import Path, shown
 from simcollectives.scenario.schema import MeasuredModel, SelectorModel
 from simcollectives.scenario.types import AlgorithmEntry, MeasuredSettings, Point, Selector
 from simcollectives.units import format_bytes
@@ -51,7 +52,9 @@ def _transfers(namer: Namer, selector: Selector, engine: str) -> int:
         return MAX_DRAWN_TRANSFERS + 1
     collective = namer.collective
     message = message_at(collective, selector.point)
-    conditions, time = (IDEAL, DEFAULT) if namer.fits is None else (namer.fits.conditions, namer.fits.time)
+    fits = namer.fits
+    conditions = IDEAL if fits is None else at(fits.conditions, selector.point)
+    time = DEFAULT if fits is None else at(fits.time, selector.point)
     job = make_job(collective.name, selector.entry.name, cluster, message, options, collective.dtype, conditions)
     check_engine(job, engine, timeline=True, time=time)
     return job.messages_at_most
@@ -124,6 +127,8 @@ def load_measured(context: Context, value: Any, namer: Namer | None) -> Measured
 def _sweep(context: Context, path: Path, model: MeasuredModel) -> MeasuredSweep | None:
     """Return the measured points in the range that is asked for."""
     here = (*path, "set" if model.file is None else "file")
+    if context.is_unusable((*path, "file")) or context.is_unusable((*path, "set")):
+        return None
     if model.file is None and model.set not in SHIPPED:
         what = "no measured set is named" if model.set is None else f"{show_value(model.set)} is no shipped set"
         remedy = suggestion(model.set, SHIPPED, "shipped are")
@@ -136,7 +141,7 @@ def _sweep(context: Context, path: Path, model: MeasuredModel) -> MeasuredSweep 
             folder = FilePath(context.document.source).parent
             sweep = load_sweep(folder / model.file, model.set, model.place)
     except InputError as error:
-        source = "" if model.file is None else f"{model.file}: "
+        source = "" if model.file is None else f"{show_value(model.file)[1:-1]}: "
         for problem in error.problems[:MAX_OF_A_KIND]:
             context.add(here, f"{source}{problem}")
         return None

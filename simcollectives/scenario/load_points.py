@@ -8,13 +8,13 @@ from typing import Any
 
 from simcollectives.algorithms import find_algorithm, resolve_options
 from simcollectives.engines import DTYPES
-from simcollectives.errors import InputError, show_value
-from simcollectives.scenario.build import is_free, is_option, levels_of, noun, owner, settings_value
+from simcollectives.errors import InputError, listing, show_value, suggestion
+from simcollectives.scenario.build import is_free, levels_of, noun
 from simcollectives.scenario.context import Context, unknown_key
 from simcollectives.scenario.fits import Fits, Reasons
-from simcollectives.scenario.keys import METRIC_LINKS, METRICS, PERCENTILES, Kind, value_text
+from simcollectives.scenario.keys import METRIC_LINKS, METRICS, PERCENTILES, Kind, is_option, value_text
 from simcollectives.scenario.load_collective import whole_message
-from simcollectives.scenario.places import Path, listing, suggestion
+from simcollectives.scenario.places import Path
 from simcollectives.scenario.point_keys import KeyTable
 from simcollectives.scenario.points import unique
 from simcollectives.scenario.schema_values import Reference
@@ -36,10 +36,15 @@ class BaseNamer(ABC):
     """
 
     context: Context
-    cluster: ClusterSettings | None
+    table: KeyTable
     sweeps: Sequence[Sweep]
     fits: Reasons | None
     all_entries: bool = True
+
+    @property
+    def cluster(self) -> ClusterSettings | None:
+        """The cluster as written."""
+        return self.table.cluster
 
     @property
     @abstractmethod
@@ -56,11 +61,6 @@ class BaseNamer(ABC):
     def entries(self) -> Sequence[AlgorithmEntry]:
         """What the scenario compares."""
 
-    @property
-    @abstractmethod
-    def table(self) -> KeyTable:
-        """The keys that points may have."""
-
     @abstractmethod
     def has_metric(self, path: Path, metric: str) -> bool:
         """Whether the runs of the scenario have a metric, or note why not."""
@@ -73,9 +73,10 @@ class BaseNamer(ABC):
             InputError: it does not exist, or an option does not.
         """
 
-    @abstractmethod
-    def base(self, key: str) -> Any:
-        """Return what the scenario gives for a key that is not an option, or None."""
+    def is_written(self, key: str) -> bool:
+        """Whether the scenario has a value for a key beside the swept ones, if only a default."""
+        del key
+        return True
 
     def read(self, path: Path, key: str, value: object, kind: Kind) -> Any:
         """Return the value of a key of a point, or note what is wrong with it and return None."""
@@ -175,17 +176,11 @@ class BaseNamer(ABC):
             always = all(key in sweep.values for sweep in self.sweeps)
             if always and len(values) == 1:
                 full[key] = values[0]
-            elif always or self._base(key) is None:
+            elif always or not self.is_written(key):
                 some = listing([value_text(key, value) for value in values], 3)
                 self.context.add(path, f"the scenario sweeps {key} ({some}); name one value here, swept or not")
                 return None
         return None if self.lacks(path, full, along) else full
-
-    def _base(self, key: str) -> Any:
-        if not is_option(key):
-            return self.base(key)
-        entry = next(entry for entry in self.entries if entry.name == owner(key))
-        return self._options(entry)[key.partition(".")[2]]
 
     def selector(
         self, path: Path, reference: Reference, raw: Mapping[str, Any], own: Collection[str], shared: Point
@@ -220,7 +215,6 @@ class Namer(BaseNamer):
 
     fits: Fits | None
     collective: CollectiveSettings = field(kw_only=True)
-    seeds: int | None = None
 
     @property
     def names(self) -> str:
@@ -237,14 +231,9 @@ class Namer(BaseNamer):
         """The algorithms that the scenario compares."""
         return self.collective.algorithms
 
-    @cached_property
-    def table(self) -> KeyTable:
-        """The keys that points may have."""
-        return KeyTable(self.cluster, self.collective)
-
     def has_metric(self, path: Path, metric: str) -> bool:
         """Whether the runs of the scenario have a metric: those of a level need a cluster with that level."""
-        if metric in PERCENTILES and self.seeds is None:
+        if metric in PERCENTILES and self.table.seeds is None:
             self.context.add(path, f"{metric} is over seeds, and the scenario has none; write seeds: 100")
             return False
         links = METRIC_LINKS.get(metric)
@@ -261,11 +250,9 @@ class Namer(BaseNamer):
         """
         return resolve_options(find_algorithm(self.collective.name, name), options)
 
-    def base(self, key: str) -> Any:
-        """Return what ``cluster:`` and ``collective:`` give for a key, or None."""
-        if key in ("gamma", "root") or self.cluster is None:
-            return 0
-        return settings_value(self.cluster, self.collective, key)
+    def is_written(self, key: str) -> bool:
+        """Whether the scenario has a value for a key: only a message has no default."""
+        return key != "message" or self.collective.message_bytes is not None
 
     def read(self, path: Path, key: str, value: object, kind: Kind) -> Any:
         """Return the value of a key of a point; a message is a whole number of elements."""

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from simcollectives.engines import DTYPES
-from simcollectives.errors import InputError, UnitError
-from simcollectives.scenario.build import is_free, is_option, owner
+from simcollectives.errors import InputError, UnitError, nearest
+from simcollectives.scenario.build import is_free
 from simcollectives.scenario.context import Context, unknown_key
-from simcollectives.scenario.keys import Kind
+from simcollectives.scenario.keys import Kind, is_option, owner
 from simcollectives.scenario.load_collective import whole_message
-from simcollectives.scenario.places import Path, nearest, place_text, shown
+from simcollectives.scenario.places import Path, place_text, shown
 from simcollectives.scenario.point_keys import KeyTable
 from simcollectives.scenario.points import (
     MAX_POINTS,

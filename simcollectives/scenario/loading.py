@@ -2,13 +2,16 @@
 
 import itertools
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from simcollectives.engines import IDEAL, Conditions, Default, TimeModel
-from simcollectives.errors import InputError
+from simcollectives.engines import DEFAULT, IDEAL, Conditions, Default, TimeModel
+from simcollectives.errors import InputError, nearest
+from simcollectives.scenario.build import label_at, restricted
 from simcollectives.scenario.context import Context, unknown_key
 from simcollectives.scenario.fits import Fits
+from simcollectives.scenario.keys import is_option, owner, point_text
 from simcollectives.scenario.load_cluster import load_cluster
 from simcollectives.scenario.load_collective import load_collective
 from simcollectives.scenario.load_conditions import load_conditions, load_time
@@ -16,7 +19,7 @@ from simcollectives.scenario.load_expect import load_expectations
 from simcollectives.scenario.load_extras import load_contributions, load_measured, load_timelines
 from simcollectives.scenario.load_points import Namer
 from simcollectives.scenario.load_sweeps import load_sweeps
-from simcollectives.scenario.places import Path, nearest
+from simcollectives.scenario.places import Path
 from simcollectives.scenario.point_keys import KeyTable
 from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.schema import ScenarioModel
@@ -25,7 +28,7 @@ from simcollectives.scenario.training.schema import TrainingFile
 from simcollectives.scenario.training.types import AnyScenario
 from simcollectives.scenario.types import (
     EMPTY,
-    ClusterSettings,
+    AlgorithmEntry,
     CollectiveSettings,
     Scenario,
     Sweep,
@@ -104,20 +107,23 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
     engine, verify = (_word(context, data, key) for key in ("engine", "verify"))
     cluster = load_cluster(context, data["cluster"]) if "cluster" in data else None
     collective = load_collective(context, data["collective"]) if "collective" in data else None
-    table = KeyTable(cluster, collective)
+    written, seeds = load_conditions(context, data, engine)
+    meaning = load_time(context, data)
+    table = KeyTable(cluster, collective, written, meaning, seeds)
     sweeps = load_sweeps(context, data["sweep"], table) if "sweep" in data else ()
-    conditions, seeds = load_conditions(context, data, engine)
-    time, skipping = load_time(context, data), _word(context, data, "skipping")
+    conditions, time = written or IDEAL, meaning or DEFAULT
+    skipping = _word(context, data, "skipping")
     if engine == "closed_form" and not skipping:
         context.add(("skipping",), "closed_form plays no rounds at all; leave skipping: out, or write engine: auto")
     if engine == "closed_form" and not conditions.ideal:
         engine, conditions = "auto", IDEAL  # it is reported, once
-    if "measured" in data and not conditions.ideal:
+    varied = {owner(key) for sweep in sweeps or () for key in sweep.values}
+    if "measured" in data and (not conditions.ideal or varied & {"skew", "jitter"}):
         rule = "measurements are compared with closed forms, which have no late or random runs"
         context.add(("measured",), f"{rule}; leave skew: and jitter: out")
     if "measured" in data and not isinstance(time, Default):
         context.add(("measured",), "measurements are compared in the default time; leave time: out")
-    namer = _namer(context, data, cluster, collective, sweeps, (engine, verify, time), (conditions, seeds))
+    namer = _namer(context, data, table, sweeps, (engine, verify, time), conditions)
     expectations = load_expectations(context, data["expect"], namer) if "expect" in data else ()
     measured = load_measured(context, data["measured"], namer) if "measured" in data else None
     timelines = load_timelines(context, data["timeline"], namer) if "timeline" in data else ()
@@ -156,26 +162,28 @@ def _word(context: Context, data: dict[str, Any], key: str) -> Any:
 def _namer(
     context: Context,
     data: dict[str, Any],
-    cluster: ClusterSettings | None,
-    collective: CollectiveSettings | None,
+    table: KeyTable,
     sweeps: tuple[Sweep, ...] | None,
     how: tuple[str, Verify, TimeModel],
-    drawn: tuple[Conditions, int | None],
+    conditions: Conditions,
 ) -> Namer | None:
     """Return what resolves names, after checking that every algorithm runs at every point."""
+    cluster, collective = table.cluster, table.collective
     if collective is None:
         return None
     written = data["collective"]
     whole = len(collective.algorithms) == len(written["algorithms"])
     if cluster is None or sweeps is None:
-        return Namer(context, cluster, sweeps or (), None, whole, drawn[1], collective=collective)
-    fits = Fits(cluster, collective, *how, conditions=drawn[0])
-    namer = Namer(context, cluster, sweeps, fits, whole, drawn[1], collective=collective)
+        return Namer(context, table, sweeps or (), None, whole, collective=collective)
+    fits = Fits(cluster, collective, *how, conditions=conditions)
+    namer = Namer(context, table, sweeps, fits, whole, collective=collective)
     if collective.message_bytes is None and "message" in written:
         return replace(namer, fits=None)  # the message is reported already
     if not _messages_are_given(context, namer):
         return replace(namer, fits=None)
     _check_points(context, namer, fits)
+    for index, sweep in enumerate(sweeps):
+        context.limited(_sweep_path(namer, index), _twice(collective, sweep), lambda: True)
     return namer
 
 
@@ -197,6 +205,21 @@ def _messages_are_given(context: Context, namer: Namer) -> bool:
 def _sweep_path(namer: Namer, index: int) -> Path:
     several = isinstance(namer.context.document.data.get("sweep"), list)
     return ("sweep", index) if several else ("sweep",)
+
+
+def _twice(collective: CollectiveSettings, sweep: Sweep) -> Iterator[str]:
+    """Why a sweep makes an entry the same as another one, which would run twice."""
+    swept = {key: values for key, values in sweep.values.items() if is_option(key) or key == "root"}
+    for combination in itertools.product(*swept.values()) if swept else ():
+        point = dict(zip(swept, combination, strict=True))
+        seen: dict[str, AlgorithmEntry] = {}
+        for entry in collective.algorithms:
+            found = label_at(collective, entry, restricted(point, entry))
+            first = seen.setdefault(found, entry)
+            if first is not entry:
+                mine = {**restricted(point, first), **restricted(point, entry)}
+                where = " and ".join(one.place.removeprefix("$.collective.") for one in (first, entry))
+                yield f"at {point_text(mine)}: {where} are both {found}; leave one out"
 
 
 def _check_points(context: Context, namer: Namer, fits: Fits) -> None:

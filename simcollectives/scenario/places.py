@@ -1,9 +1,7 @@
-"""Where in a scenario file something stands, and what a misspelt word there probably meant."""
+"""Where in a scenario file something stands, and values as they are written there."""
 
-import difflib
 import json
 import re
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from simcollectives.errors import show_value
@@ -12,8 +10,7 @@ Path = tuple[str | int, ...]
 """Keys and list positions from the top of the file, such as ``("expect", 0, "equals")``."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_LONGEST_WORD = 60  # difflib's time grows with the product of both lengths
-_LONGEST_LIST = 24
+_LONGEST_WORD = 60
 _SHOWN_ENTRIES = 4
 
 
@@ -32,43 +29,6 @@ def place_text(path: Path) -> str:
         else:
             parts.append(f"[{json.dumps(key) if key.isprintable() and len(key) <= _LONGEST_WORD else show_value(key)}]")
     return "".join(parts)
-
-
-def nearest(word: object, known: Iterable[str]) -> str | None:
-    """Return the known word that is spelled most like `word`, if any is near.
-
-    >>> nearest("Bandwith", ["alpha", "bandwidth"])
-    'bandwidth'
-    """
-    if not isinstance(word, str) or len(word) > _LONGEST_WORD:
-        return None
-    folded = {name.casefold().replace("-", "_"): name for name in known}
-    close = difflib.get_close_matches(word.casefold().replace("-", "_").replace(" ", "_"), folded, n=1, cutoff=0.65)
-    return folded[close[0]] if close else None
-
-
-def listing(names: Sequence[str], limit: int = _LONGEST_LIST) -> str:
-    """Return the names joined by commas, and how many more there are after the first `limit`.
-
-    >>> listing(["a", "b", "c"], limit=2)
-    'a, b and 1 more'
-    """
-    shown = ", ".join(names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
-
-
-def suggestion(word: object, known: Sequence[str], what: str = "known") -> str:
-    """Return the remedy for an unknown word: the nearest spelling, else all known words.
-
-    >>> suggestion("rign", ["ring", "tree"])
-    'did you mean "ring"?'
-    >>> suggestion("x", ["ring", "tree"])
-    'known: ring, tree'
-    """
-    near = nearest(word, known)
-    if near is not None:
-        return f"did you mean {show_value(near)}?"
-    return f"{what}: {listing(known)}" if known else f"{what}: none"
 
 
 def flow_text(value: Any) -> str:

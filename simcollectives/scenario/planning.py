@@ -5,11 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simcollectives.engines import DTYPES, check_engine
+from simcollectives.engines.data import held_bytes
 from simcollectives.engines.estimate import ROUGH_SECONDS, Estimate, measured, rough, verify_seconds
 from simcollectives.errors import InputError
 from simcollectives.scenario.build import message_at, restricted
 from simcollectives.scenario.evaluation import Evaluator, is_verified
-from simcollectives.scenario.keys import is_link_key, kind_of
+from simcollectives.scenario.keys import FACTOR, kind_of, owner
+from simcollectives.scenario.numbers import at
 from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.types import (
     AlgorithmEntry,
@@ -135,7 +137,8 @@ class _Planner:
             return runs
         self._seen.add(verified)
         seconds = verify_seconds(self.evaluator.job(entry, point))
-        return (replace(runs[0], verify_seconds=seconds, verify_bytes=3 * world_size * message),)
+        held = held_bytes(world_size, message, self.evaluator.scenario.collective.dtype)
+        return (replace(runs[0], verify_seconds=seconds, verify_bytes=held),)
 
     def check(self, expectation: Expectation) -> tuple[PlannedRun, ...]:
         """The runs that an expectation makes beside the rows."""
@@ -168,8 +171,6 @@ class _Planner:
         self, wanted: Sequence[tuple[AlgorithmEntry, Point]], *, timeline: bool = False, form_counts: bool = False
     ) -> tuple[PlannedRun, ...]:
         """Those of some runs that are new and not refused; with ``form_counts``, nor given by a closed form."""
-        seeds = self.evaluator.scenario.seeds
-        times = 1 if seeds is None or timeline else seeds + 1
         found = []
         for entry, point in wanted:
             mine = restricted(point, entry)
@@ -178,6 +179,8 @@ class _Planner:
                 continue
             self._seen.add(key)
             estimate = self._estimate(entry, mine, timeline, form_counts)
+            seeds = None if timeline else self.evaluator.seeds(mine)
+            times = 1 if seeds is None else seeds + 1
             if estimate is not None:
                 found.append(PlannedRun(entry, mine, estimate, times, timeline))
         return tuple(found)
@@ -195,9 +198,10 @@ class _Planner:
         try:
             job = self.evaluator.job(entry, point)
             self._shapes[shape_key] = _Shape(job.layout.period or job.layout.chunks, job.schedule.world_size)
-            check_engine(job, scenario.engine, timeline, scenario.time, scenario.skipping)
+            time = at(scenario.time, point)
+            check_engine(job, scenario.engine, timeline, time, scenario.skipping)
             given = form_counts and self.evaluator.form(job) is not None
-            estimate = None if given else rough(job, scenario.engine, timeline, scenario.time, scenario.skipping)
+            estimate = None if given else rough(job, scenario.engine, timeline, time, scenario.skipping)
         except InputError:
             return None
         self._estimates[shape_key, job.layout.even, timeline, form_counts] = estimate
@@ -206,8 +210,15 @@ class _Planner:
 
 def _shape_key(entry: AlgorithmEntry, point: Point) -> Hashable:
     """What of a run decides its cost, but for whether its chunks are even."""
-    kept = (item for item in point.items() if item[0] not in ("message", "gamma") and not is_link_key(item[0]))
-    return entry.label, frozenset(kept)
+    return entry.label, frozenset((key, value) for key, value in point.items() if _decides(key))
+
+
+def _decides(key: str) -> bool:
+    """Whether a key decides the cost of a run: not latencies, bandwidths and the like, nor how often it is made."""
+    kind = kind_of(key)
+    if key == "message" or owner(key) in ("seed", "seeds"):
+        return False
+    return kind is None or kind.whole or kind is FACTOR or owner(key) in ("skew", "jitter")
 
 
 def _timed(plan: Plan) -> Plan:
@@ -223,7 +234,8 @@ def _timed(plan: Plan) -> Plan:
         longest = max(runs, key=lambda run: run.estimate.seconds)
         if sum(run.seconds for run in runs) > _LEAST_SHARE * total:
             job, estimate = evaluator.job(longest.entry, longest.point), longest.estimate
-            found = measured(job, estimate, longest.timeline, asked.time, asked.skipping, least_seconds=0.0)
+            time = at(asked.time, longest.point)
+            found = measured(job, estimate, longest.timeline, time, asked.skipping, least_seconds=0.0)
             factors[kind] = found.seconds / estimate.seconds
     return replace(plan, items=tuple(tuple(_scaled(run, factors) for run in item) for item in plan.items))
 

@@ -59,15 +59,22 @@ class Check:
     """The outcome of one expectation.
 
     ``text`` is the expectation as written, ``value`` what was found (SI; a list for an order, or where a crossover is
-    not single; None where there is no such number), ``bound`` what it had to satisfy, ``message`` both in words.
+    not single; None where there is no such number), ``found`` that in words, ``expected`` what it had to satisfy and,
+    where it does not, the reason given in the scenario.
     """
 
     text: str
     line: int | None
     passed: bool
     value: float | int | tuple[float | int | None, ...] | None
-    bound: str
-    message: str
+    found: str
+    expected: str
+
+    @property
+    def message(self) -> str:
+        """The line, what was found and what was expected, in one sentence."""
+        where = "" if self.line is None else f"line {self.line}: "
+        return f"{where}{self.found}; expected: {self.expected}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the check as ``--json`` prints it."""

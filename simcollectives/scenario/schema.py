@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 from simcollectives.engines import DTYPES, ENGINES
 from simcollectives.measured import SHIPPED
 from simcollectives.metrics import COLLECTIVES
-from simcollectives.scenario.keys import METRICS, POINT_KEYS, JsonSchema, Kind
+from simcollectives.scenario.keys import KEY_PATTERNS, METRICS, OPTION_PATTERN, POINT_KEYS, JsonSchema, Kind
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema_cluster import AnyCluster
 from simcollectives.scenario.schema_values import (
@@ -32,7 +32,10 @@ from simcollectives.scenario.schema_values import (
     reader,
 )
 
-OPTION_KEY = r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$"
+_KEY_SCHEMAS: JsonSchema = {
+    **{f"^{pattern}$": kind.json_schema for pattern, kind in KEY_PATTERNS.items()},
+    f"^{OPTION_PATTERN}$": {"type": ["integer", "string", "boolean"]},
+}
 RANGE_STEPS = ("factor", "step", "points")
 
 
@@ -53,7 +56,7 @@ def point_properties(keys: Mapping[str, Kind]) -> Callable[[JsonSchema], None]:
         properties = schema.setdefault("properties", {})
         for name, kind in keys.items():
             properties.setdefault(name, kind.json_schema)
-        schema["patternProperties"] = {OPTION_KEY: {"type": ["integer", "string", "boolean"]}}
+        schema["patternProperties"] = _KEY_SCHEMAS
         schema["additionalProperties"] = False
 
     return describe
@@ -62,7 +65,9 @@ def point_properties(keys: Mapping[str, Kind]) -> Callable[[JsonSchema], None]:
 class PointModel(BaseModel):
     """A mapping that may also hold keys of a point; these are checked apart."""
 
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True, json_schema_extra=point_properties(POINT_KEYS))
+    model_config = ConfigDict(
+        extra="allow", strict=True, frozen=True, defer_build=True, json_schema_extra=point_properties(POINT_KEYS)
+    )
 
 
 class SelectorModel(PointModel):
@@ -145,7 +150,7 @@ class MeasuredModel(PointModel):
     """A measured sweep laid over the predictions, and the fit of one link to it."""
 
     set: str | None = Field(None, description="A shipped set, or one of the file's", examples=list(SHIPPED))
-    file: str | None = Field(None, description="A CSV file, relative to the scenario")
+    file: str | None = Field(None, min_length=1, description="A CSV file, relative to the scenario")
     place: Literal["out", "in"] = Field("out", description="Out-of-place or in-place measurements")
     algorithm: AlgorithmReference
     level: str | None = Field(None, description="The level whose link is fitted; the outermost if left out")
@@ -177,11 +182,10 @@ def _one_sweep(keys: Mapping[str, Kind]) -> JsonSchema:
         ]
         return {"oneOf": [{"type": "array", "items": item, "minItems": 1}, *ranges]}
 
-    option = values({"type": ["integer", "string", "boolean"]})
     return {
         "type": "object",
         "properties": {name: values(kind.json_schema) for name, kind in keys.items()},
-        "patternProperties": {OPTION_KEY: option},
+        "patternProperties": {pattern: values(schema) for pattern, schema in _KEY_SCHEMAS.items()},
         "additionalProperties": False,
         "minProperties": 1,
         "description": "All combinations of the values of these keys, the last key fastest",

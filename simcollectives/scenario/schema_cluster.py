@@ -12,7 +12,7 @@ from simcollectives.scenario.schema_values import (
     Factor,
     FlopsPerSecond,
     Model,
-    Number,
+    Oversubscription,
     Rank,
     RankOrder,
     Seconds,
@@ -53,7 +53,9 @@ class LeafModel(Model):
 
     nodes: Count | None = Field(None, description="Nodes on a leaf", examples=[2])
     rails: Count | None = Field(None, description="Leaves of a rail-optimised network", examples=[8])
-    oversubscription: Number = Field(description="Bandwidth of the network cards over that of the uplinks, 1 or more")
+    oversubscription: Oversubscription = Field(
+        description="Bandwidth of the network cards over that of the uplinks, 1 or more", examples=[4]
+    )
 
 
 class DeviceModel(Model):

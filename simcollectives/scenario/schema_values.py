@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from simcollectives.cluster import RankOrder as WrittenOrder
 from simcollectives.engines import Jitter
 from simcollectives.engines.conditions import DISTRIBUTIONS
-from simcollectives.errors import InputError, UnitError, show_value
+from simcollectives.errors import UnitError, show_value, suggestion
 from simcollectives.scenario.keys import (
     BANDWIDTH,
     BYTES,
@@ -20,16 +20,18 @@ from simcollectives.scenario.keys import (
     INDEX,
     MAX_WORLD_SIZE,
     NUMBER,
+    OVERSUBSCRIPTION,
     RATIO,
     SECONDS,
     SECONDS_PER_BYTE,
     SEED,
     SEEDS,
     SIZE,
+    SPREAD,
     JsonSchema,
     Kind,
 )
-from simcollectives.scenario.places import shown, suggestion
+from simcollectives.scenario.places import shown
 
 
 def reader(kind: Kind) -> BeforeValidator:
@@ -55,6 +57,7 @@ Bandwidth = Annotated[float, reader(BANDWIDTH), WithJsonSchema(BANDWIDTH.json_sc
 SecondsPerByte = Annotated[float, reader(SECONDS_PER_BYTE), WithJsonSchema(SECONDS_PER_BYTE.json_schema)]
 Ratio = Annotated[float, reader(RATIO), WithJsonSchema(RATIO.json_schema)]
 Factor = Annotated[float, reader(FACTOR), WithJsonSchema(FACTOR.json_schema)]
+Oversubscription = Annotated[float, reader(OVERSUBSCRIPTION), WithJsonSchema(OVERSUBSCRIPTION.json_schema)]
 FlopsPerSecond = Annotated[float, reader(FLOPS_PER_SECOND), WithJsonSchema(FLOPS_PER_SECOND.json_schema)]
 Number = Annotated[float, reader(NUMBER), WithJsonSchema(NUMBER.json_schema)]
 Count = Annotated[int, reader(COUNT), WithJsonSchema(COUNT.json_schema)]
@@ -100,8 +103,8 @@ _REFERENCE_SCHEMA: JsonSchema = {
     "description": "An algorithm: its name, or {name: {option: value}}",
     "examples": ["ring", {"rabenseifner": {"order": "far"}}],
 }
-_read_algorithm = reference_reader("algorithm", "write a name such as ring, or {rabenseifner: {order: far}}")
-AlgorithmReference = Annotated[Reference, PlainValidator(_read_algorithm), WithJsonSchema(_REFERENCE_SCHEMA)]
+read_algorithm = reference_reader("algorithm", "write a name such as ring, or {rabenseifner: {order: far}}")
+AlgorithmReference = Annotated[Reference, PlainValidator(read_algorithm), WithJsonSchema(_REFERENCE_SCHEMA)]
 
 
 def _read_jitter(value: object) -> Jitter:
@@ -112,16 +115,14 @@ def _read_jitter(value: object) -> Jitter:
     if name not in DISTRIBUTIONS:
         raise custom_error(f"{shown(name)} is not a distribution; {suggestion(name, DISTRIBUTIONS)}")
     try:
-        return Jitter(name, RATIO.parse(spread))
+        return Jitter(name, SPREAD.parse(spread))
     except UnitError as error:
         raise custom_error(error.problems[0].message) from None
-    except InputError:
-        raise custom_error(f"{shown(spread)} is out of range; a spread is a ratio from 0 to 10, such as 20%") from None
 
 
 _JITTER_SCHEMA: JsonSchema = {
     "oneOf": [
-        {"type": "object", "properties": {name: RATIO.json_schema}, "required": [name], "additionalProperties": False}
+        {"type": "object", "properties": {name: SPREAD.json_schema}, "required": [name], "additionalProperties": False}
         for name in DISTRIBUTIONS
     ],
     "description": "A distribution of mean 1, with its standard deviation",
@@ -182,4 +183,4 @@ RankOrder = Annotated[WrittenOrder, PlainValidator(_read_rank_order), WithJsonSc
 class Model(BaseModel):
     """A mapping whose keys are all known."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title=None)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title=None, defer_build=True)

@@ -5,14 +5,18 @@ import re
 import stat
 from pathlib import Path
 
-from simcollectives.errors import InputError, Problem, show_value
-from simcollectives.scenario.places import listing
+from simcollectives.errors import InputError, Problem, listing, show_value
 
 MAX_FILE_BYTES = 1 << 20
 """A larger file is refused before it is read."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
-_OTHER_ENCODINGS = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"), (b"\x00\x00\xfe\xff", "UTF-32"))
+_OTHER_ENCODINGS = (
+    (b"\xff\xfe\x00\x00", "UTF-32"),
+    (b"\x00\x00\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
 
 
 def read_source(path: str | os.PathLike[str]) -> str:
@@ -21,6 +25,9 @@ def read_source(path: str | os.PathLike[str]) -> str:
     Raises:
         InputError: there is no such file, it is a folder or a device, over 1 MiB, binary, or not UTF-8.
     """
+    given: object = path
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(f"{show_value(path)} is not the name of a file; write the path of a scenario, as text")
     name = os.fspath(path)
     return decode(_read_bytes(name), name)
 
@@ -93,5 +100,7 @@ def _explain(error: OSError | ValueError, name: str) -> str:
         return f"there is no such file{where}; check the path"
     if isinstance(error, PermissionError):
         return "the file may not be read; change its permissions"
+    if "\0" in name:
+        return "a file's name holds no zero byte; check the path"
     reason = getattr(error, "strerror", None) or str(error)
     return f"the file cannot be read ({reason}); check the path"

@@ -1,7 +1,7 @@
 """A scenario as data: validated, in SI units, with the line of whatever may later be reported.
 
-A *point* is a mapping from keys (``message``, ``devices``, ``link.bandwidth``, ``parameter_server.servers``) to values;
-what it does not name is as written under ``cluster:`` and ``collective:``.
+A *point* is a mapping from keys (``message``, ``devices``, ``link.bandwidth``, ``slow.0.rank``) to values;
+what it does not name is as written in the file.
 """
 
 from collections.abc import Mapping
@@ -22,6 +22,14 @@ Relation = Literal["equals", "at_most", "at_least", "between"]
 
 
 @dataclass(frozen=True)
+class PcieSettings:
+    """A switch between so many GPUs of a node and the network, of so many B/s."""
+
+    gpus: int
+    bandwidth: float
+
+
+@dataclass(frozen=True)
 class LeafSettings:
     """Leaf switches of so many ``nodes`` each, or ``rails``; the other is 0."""
 
@@ -34,9 +42,8 @@ class LeafSettings:
 class ClusterSettings:
     """What ``cluster:`` says. ``machine`` is None but in its form; ``gamma`` (s/B) is None where it is not written.
 
-    ``device`` is the machine's, with what ``device:`` says. ``sizes`` are those of a torus or mesh.
-    ``nics_per_node`` is None where every device has a card of its own; ``pcie_switch`` is its number of GPUs and its
-    bandwidth (B/s).
+    ``device`` is the machine's, with what ``device:`` says. ``sizes`` are those of a torus or mesh, ``levels`` those of
+    a cluster of levels, which has no other sizes. ``nics_per_node`` is None where every device has its own card.
     """
 
     form: Form
@@ -51,7 +58,7 @@ class ClusterSettings:
     sizes: tuple[int, ...] = ()
     levels: tuple[Level, ...] = ()
     nics_per_node: int | None = None
-    pcie_switch: tuple[int, float] | None = None
+    pcie_switch: PcieSettings | None = None
     leaf: LeafSettings | None = None
     slow: tuple[Change, ...] = ()
     device: Device = field(default_factory=Device)

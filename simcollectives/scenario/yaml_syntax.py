@@ -20,8 +20,11 @@ _TOKENS = {
 }
 
 
-def syntax_problem(error: YAMLError, lines: Sequence[str]) -> Problem:
-    """Return what a syntax error of the YAML reader means; `lines` are those of the file."""
+def syntax_problem(error: YAMLError, lines: Sequence[str], *, quoted: bool) -> Problem:
+    """Return what a syntax error of the YAML reader means; `lines` are those of the file.
+
+    With ``quoted`` the wrong line is shown; what never was a scenario is nobody's business.
+    """
     if not isinstance(error, MarkedYAMLError):
         return Problem("$", "the file holds a character that YAML does not allow; take it out")
     mark = error.problem_mark or error.context_mark
@@ -33,8 +36,9 @@ def syntax_problem(error: YAMLError, lines: Sequence[str]) -> Problem:
     text = lines[line - 1] if line is not None and line <= len(lines) else ""
     if re.match(r" *\t", text) or "'\\t'" in problem:
         return Problem("$", "a tab cannot indent YAML; indent with spaces", line)
-    message = _flow(problem, context, opened) or _scalar(problem, context, opened) or _block(problem, context, text)
-    return Problem("$", message or f"{show_value(text.strip())} is not YAML; check the lines around it", line)
+    shown = f"{show_value(text.strip())}: " if quoted else ""
+    message = _flow(problem, context, opened) or _scalar(problem, context, opened) or _block(problem, context, shown)
+    return Problem("$", message or f"{shown}this is not YAML; check the lines around it", line)
 
 
 def _token(problem: str) -> str:
@@ -75,25 +79,24 @@ def _scalar(problem: str, context: str, opened: int | None) -> str | None:
     return None
 
 
-def _block(problem: str, context: str, text: str) -> str | None:
+def _block(problem: str, context: str, shown: str) -> str | None:
     """Indentation, colons and documents."""
-    shown = show_value(text.strip())
     if "could not find expected ':'" in problem:
-        return f'{shown}: a key needs a colon and a space after it; write "key: value"'
+        return f'{shown}a key needs a colon and a space after it; write "key: value"'
     if "mapping values are not allowed" in problem or "found unexpected ':'" in problem:
-        return f"{shown}: the colon cannot stand here; put the text in quotes, or indent the line as its neighbours are"
+        return f"{shown}the colon cannot stand here; put the text in quotes, or indent the line as its neighbours are"
     if "sequence entries are not allowed" in problem:
-        return f'{shown}: a list item "- " begins a line of its own; move it there, or write [item, item]'
+        return f'{shown}a list item "- " begins a line of its own; move it there, or write [item, item]'
     if "mapping keys are not allowed" in problem:
-        return f'{shown}: the "?" cannot stand here; put the text in quotes'
+        return f'{shown}the "?" cannot stand here; put the text in quotes'
     if "directive" in context or "directive" in problem or "incompatible" in problem:
-        return f'{shown}: a line that begins with "%" is a YAML directive; leave it out'
+        return f'{shown}a line that begins with "%" is a YAML directive; leave it out'
     if "document" in problem:
-        return f"{shown}: nothing may stand here; keep one scenario in a file"
+        return f"{shown}nothing may stand here; keep one scenario in a file"
     if "expected the node content" in problem:
-        return f"{shown}: a value is missing before {_token(problem)}; write it"
+        return f"{shown}a value is missing before {_token(problem)}; write it"
     if "expected <block end>" in problem:
         if re.search(r"found '[\]}]'", problem):
-            return f"{shown}: {_token(problem)} closes what was never opened; take it out, or write the opening one"
-        return f"{shown}: {_token(problem)} is not indented as the lines before it; align them"
+            return f"{shown}{_token(problem)} closes what was never opened; take it out, or write the opening one"
+        return f"{shown}{_token(problem)} is not indented as the lines before it; align them"
     return None

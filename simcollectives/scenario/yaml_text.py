@@ -18,6 +18,7 @@ from ruamel.yaml.events import (
     DocumentStartEvent,
     Event,
     MappingEndEvent,
+    MappingStartEvent,
     NodeEvent,
     ScalarEvent,
     SequenceEndEvent,
@@ -92,7 +93,8 @@ def parse_document(text: str, source: str) -> Document:
     try:
         data = builder.build(_events(text))
     except YAMLError as error:
-        raise InputError([*builder.problems, syntax_problem(error, text.splitlines())], source) from None
+        problem = syntax_problem(error, text.splitlines(), quoted=builder.is_mapping)
+        raise InputError([*builder.problems, problem], source) from None
     except (ValueError, OverflowError):  # from the reader's own conversion of an escape that is no character
         no_character = Problem("$", "an escape in quotes is no character; mend it")
         raise InputError([*builder.problems, no_character], source) from None
@@ -177,6 +179,7 @@ class _Builder:
     problems: list[Problem] = field(default_factory=list)
     unusable: set[Path] = field(default_factory=set)
     values: int = 0
+    is_mapping: bool = False
 
     def build(self, events: Iterator[Event]) -> Any:
         """Return the data of the only document."""
@@ -191,6 +194,7 @@ class _Builder:
                     raise _StoppedError('only YAML 1.2 is read; leave the "%YAML" line out', _line(event))
             elif isinstance(event, NodeEvent):
                 self.lines[()] = _line(event)
+                self.is_mapping = isinstance(event, MappingStartEvent)
                 data = self._node(event, events, ())
             elif isinstance(event, StreamEndEvent):
                 break
@@ -294,7 +298,7 @@ def _not_a_mapping(data: Any, builder: _Builder) -> Problem:
     remedy = 'a scenario is a mapping such as "title: Ring on 8 GPUs"'
     if data is None:
         return Problem("$", f"the file is empty; {remedy}")
-    kind = "a list" if isinstance(data, list) else f"only {show_value(data)}"
+    kind = "a list" if isinstance(data, list) else "only a text" if isinstance(data, str) else "only one value"
     if isinstance(data, str) and ":" in data:
         remedy = f"write a space after the colon; {remedy}"
     return Problem("$", f"the file holds {kind}; {remedy}", builder.lines.get(()))

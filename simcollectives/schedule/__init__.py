@@ -9,10 +9,13 @@ from simcollectives.schedule.types import (
     Regular,
     Round,
     Schedule,
+    common,
+    constant,
     make_round,
     regular_phases,
     repeated,
     single,
+    spread,
 )
 
 __all__ = [
@@ -24,7 +27,9 @@ __all__ = [
     "Regular",
     "Round",
     "Schedule",
+    "common",
     "concatenate",
+    "constant",
     "embed",
     "find_collective",
     "fold_in",
@@ -36,4 +41,5 @@ __all__ = [
     "reverse",
     "share",
     "single",
+    "spread",
 ]

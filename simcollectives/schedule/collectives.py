@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from simcollectives.errors import AlgorithmError
+from simcollectives.errors import AlgorithmError, show_value, suggestion
 from simcollectives.schedule.types import Schedule
 
 Held = npt.NDArray[np.bool_]
@@ -78,12 +78,12 @@ COLLECTIVES: dict[str, Collective] = {
 }
 
 
-def find_collective(name: str) -> Collective:
+def find_collective(name: object) -> Collective:
     """Look a collective up by name.
 
     Raises:
         AlgorithmError: there is no such collective; the message names the known ones.
     """
-    if name not in COLLECTIVES:
-        raise AlgorithmError(f"{name!r} is not a collective; known: {', '.join(COLLECTIVES)}")
+    if not isinstance(name, str) or name not in COLLECTIVES:
+        raise AlgorithmError(f"{show_value(name)} is not a collective; {suggestion(name, list(COLLECTIVES))}")
     return COLLECTIVES[name]

@@ -2,10 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from simcollectives.schedule.types import IntArray, Phase, Phases, Regular, Round, make_round, single
+from simcollectives.schedule.types import (
+    IntArray,
+    Phase,
+    Phases,
+    Regular,
+    Round,
+    common,
+    constant,
+    make_round,
+    single,
+)
 
 
 def _mapped(phases: Phases, change: Callable[[Round], Round], *, regular: bool, scale: int = 1) -> Phases:
@@ -32,7 +43,9 @@ def reverse(phases: Phases) -> Phases:
 
         def round_at(step: int) -> Round:
             r = phase.round_at(last - step)
-            return Round(r.dst, r.src, r.first, r.count, r.stride, ~r.reduce)
+            adds = common(r.reduce)
+            adds = ~r.reduce if adds is r.reduce else constant(not adds, len(r.reduce))
+            return Round(r.dst, r.src, r.first, r.count, r.stride, adds)
 
         if regular is not None:
             chunks = regular.chunks
@@ -49,9 +62,10 @@ def concatenate(*parts: Phases) -> Phases:
 
 def relabel(phases: Phases, ranks: IntArray) -> Phases:
     """Run with rank ``ranks[i]`` in the place of rank i."""
+    sender, receiver = _remembering(ranks.__getitem__), _remembering(ranks.__getitem__)
 
     def change(r: Round) -> Round:
-        return Round(ranks[r.src], ranks[r.dst], r.first, r.count, r.stride, r.reduce)
+        return Round(sender(r.src), receiver(r.dst), r.first, r.count, r.stride, r.reduce)
 
     return _mapped(phases, change, regular=False)
 
@@ -76,23 +90,41 @@ def embed(phases: Phases, groups: IntArray, chunk_base: IntArray, chunk_scale: i
     ``groups`` is [group, member]: the rank that plays each member. Chunk c of the phases becomes the ``chunk_scale``
     chunks from ``chunk_base[group] + c * chunk_scale`` on.
     """
-    count_of_groups = len(groups)
+    sender, receiver = (_remembering(lambda members: groups[:, members].reshape(-1)) for _ in range(2))
 
     def change(r: Round) -> Round:
-        if chunk_scale > 1 and np.any((r.stride > 1) & (r.count > 1)):
+        if chunk_scale > 1 and np.count_nonzero((common(r.stride) > 1) & (common(r.count) > 1)):
             r = _one_chunk_a_row(r)
-        rows = len(r.src)
-        group = np.repeat(np.arange(count_of_groups), rows)
+        rows = len(groups) * len(r.src)
         return Round(
-            groups[:, r.src].reshape(-1),
-            groups[:, r.dst].reshape(-1),
-            chunk_base[group] + np.tile(r.first * chunk_scale, count_of_groups),
-            np.tile(r.count * chunk_scale, count_of_groups),
-            np.tile(r.stride if chunk_scale == 1 else np.ones_like(r.stride), count_of_groups),
-            np.tile(r.reduce, count_of_groups),
+            sender(r.src),
+            receiver(r.dst),
+            (chunk_base[:, None] + r.first * chunk_scale).reshape(-1),
+            _tiled(common(r.count) * chunk_scale, len(groups), rows),
+            _tiled(common(r.stride), len(groups), rows) if chunk_scale == 1 else constant(1, rows),
+            _tiled(common(r.reduce), len(groups), rows),
         )
 
     return _mapped(phases, change, regular=True, scale=chunk_scale)
+
+
+def _remembering(change: Callable[[IntArray], IntArray]) -> Callable[[IntArray], IntArray]:
+    """Answer with the same array when asked for the same again: rounds that have the ends of the last one stay so."""
+    asked: IntArray | None = None
+    answer: IntArray | None = None
+
+    def remembered(ranks: IntArray) -> IntArray:
+        nonlocal asked, answer
+        if answer is None or asked is not ranks:
+            asked, answer = ranks, change(ranks)
+        return answer
+
+    return remembered
+
+
+def _tiled(values: Any, times: int, rows: int) -> Any:
+    """Return a column of ``rows`` rows that repeats ``values``."""
+    return np.tile(values, times) if isinstance(values, np.ndarray) else constant(values, rows)
 
 
 def _one_chunk_a_row(r: Round) -> Round:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simcollectives.schedule.types import IntArray, Round
+from simcollectives.schedule.types import IntArray, Ints, Round, common, spread
 
 
 def partition(elements: int, chunks: int) -> IntArray:
@@ -66,23 +66,37 @@ class Layout:
 
     def row_elements(self, round_: Round) -> IntArray:
         """Elements that each row of a round carries."""
-        if self.even:
-            return round_.count * self.floor
-        if self.period or 1 < self.parts < self.chunks:
-            return self._row_elements_by_chunk(round_)
-        longer = -((round_.first - self.remainder) // round_.stride)
-        result: IntArray = round_.count * self.floor + np.clip(longer, 0, round_.count)
-        return result
+        return spread(np.asarray(self.common_elements(round_), dtype=np.int64), len(round_.src))
 
-    def _row_elements_by_chunk(self, round_: Round) -> IntArray:
-        starts = np.concatenate([[0], np.cumsum(round_.count)[:-1]])
-        row = np.repeat(np.arange(len(round_.count)), round_.count)
+    def common_elements(self, round_: Round) -> Ints:
+        """As ``row_elements``, or one number where the rows are alike."""
+        count: Ints = common(round_.count)
+        if self.even:
+            return count * self.floor
+        if self.period or 1 < self.parts < self.chunks:
+            return self._elements_by_chunk(round_)
+        first, stride = common(round_.first), common(round_.stride)
+        # In place, as new arrays cost more than sums.
+        longer = np.asarray(self.remainder + stride - 1 - first)
+        longer //= stride
+        np.maximum(longer, 0, out=longer)
+        elements = np.minimum(longer, count)
+        elements += count * self.floor
+        return elements if elements.ndim else int(elements)
+
+    def _elements_by_chunk(self, round_: Round) -> IntArray:
+        count = round_.count
+        if len(count) == 0 or (count.strides == (0,) and count[0] == 1):
+            return self._sizes(round_.first)
+        starts = np.concatenate([[0], np.cumsum(count)[:-1]])
+        row = np.repeat(np.arange(len(count)), count)
         chunk = round_.first[row] + (np.arange(len(row)) - starts[row]) * round_.stride[row]
-        return np.bincount(row, weights=self._sizes(chunk), minlength=len(round_.count)).astype(np.int64)
+        return np.bincount(row, weights=self._sizes(chunk), minlength=len(count)).astype(np.int64)
 
     def _sizes(self, chunk: IntArray) -> IntArray:
         """Elements of some chunks: the first of every part, then the second of every part, .. are one longer."""
-        of_part = (self.period or self.chunks) // self.parts
-        within = chunk % self.period if self.period else chunk
-        turn = within % of_part * self.parts + within // of_part
+        turn = chunk % self.period if self.period else chunk
+        if self.parts > 1:
+            of_part = (self.period or self.chunks) // self.parts
+            turn = turn % of_part * self.parts + turn // of_part
         return self.floor + (turn < self.remainder)

@@ -5,7 +5,8 @@ Rounds are generated afresh each time they are asked for; a schedule of any leng
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ from simcollectives.errors import ScheduleError
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+Ints = int | IntArray
+"""One entry a row or message, or one number for all."""
+Column = TypeVar("Column", bound=npt.NDArray[Any])
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,8 @@ class Round:
 
     Row i carries the chunks ``first[i] + k * stride[i]`` for ``k < count[i]`` from rank ``src[i]`` to rank ``dst[i]``,
     which copies them, or adds them to its own where ``reduce[i]``. All rows of one (src, dst) are one message. A round
-    reads before it writes, and several reductions may hit one chunk.
+    reads before it writes, and several reductions may hit one chunk. Arrays never change once a round is made: two
+    rounds that hold the same array have the same numbers.
     """
 
     src: IntArray
@@ -122,31 +127,59 @@ def make_round(
     Raises:
         ScheduleError: a row sends from a rank to itself.
     """
-    source, destination = np.atleast_1d(np.asarray(src, dtype=np.int64)), np.atleast_1d(np.asarray(dst, dtype=np.int64))
-    rows = max(len(source), len(destination))
-    source, destination, start, length, skip = (
-        _column(values, rows, np.int64) for values in (source, destination, first, count, stride)
-    )
-    adds = _column(reduce, rows, np.bool_)
+    source, destination = np.asarray(src, dtype=np.int64), np.asarray(dst, dtype=np.int64)
+    rows = max(source.size, destination.size)
+    source, destination = spread(source, rows), spread(destination, rows)
     to_itself = source == destination
-    if to_itself.any():
+    if np.count_nonzero(to_itself):
         raise ScheduleError(f"a round sends from rank {int(source[to_itself][0])} to itself")
+    start, length, skip = _column(first, rows, int), _column(count, rows, int), _column(stride, rows, int)
+    adds = _column(reduce, rows, bool)
     if wrap is not None:
         start = start % wrap
-        before = np.minimum(length, -((start - wrap) // skip))
-        passes = before < length
-        if np.any(passes):
-            rest = (start + before * skip - wrap)[passes]
-            source, destination, skip = (np.concatenate([a, a[passes]]) for a in (source, destination, skip))
-            adds = np.concatenate([adds, adds[passes]])
-            start = np.concatenate([start, rest])
-            length = np.concatenate([before, (length - before)[passes]])
+        whole, step = common(length), common(skip)
+        before = np.minimum(whole, -((start - wrap) // step))
+        passes = (before < whole).nonzero()[0]
+        if len(passes):
+            rest = start[passes] + before[passes] * skip[passes] - wrap
+            source, destination = (np.concatenate([ends, ends[passes]]) for ends in (source, destination))
+            start, length = np.concatenate([start, rest]), np.concatenate([before, length[passes] - before[passes]])
+            skip, adds = (_longer(column, passes) for column in (skip, adds))
     return Round(source, destination, start, length, skip, adds)
 
 
-def _column(values: npt.ArrayLike, rows: int, dtype: type[Any]) -> npt.NDArray[Any]:
-    column = np.asarray(values, dtype=dtype)
-    return column if column.shape == (rows,) else np.full(rows, column)
+def _column(values: Any, rows: int, kind: type[int]) -> npt.NDArray[Any]:
+    return constant(kind(values), rows) if isinstance(values, int) else spread(np.asarray(values, dtype=kind), rows)
+
+
+@lru_cache(maxsize=256, typed=True)
+def constant(value: int, rows: int) -> npt.NDArray[Any]:
+    """Return a column of ``rows`` times one whole number, or truth value, which is held once."""
+    return spread(np.array(value), rows)
+
+
+def spread(values: Column, rows: int) -> Column:
+    """Return a column of ``rows`` entries; where it is one number over and over, it is held once."""
+    if values.shape == (rows,):
+        return values
+    if values.size != 1:
+        raise ValueError(f"{values.size} values do not make a column of {rows} rows")
+    column = np.ndarray((rows,), values.dtype, values, 0, (0,))
+    column.setflags(write=False)
+    return column  # type: ignore[return-value]
+
+
+def common(column: npt.NDArray[Any]) -> Any:
+    """Return the number that a column holds once for all its rows, or the column where there is none."""
+    return column.item(0) if column.strides == (0,) and len(column) else column
+
+
+def _longer(column: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
+    """Return a column with some of its rows once more at its end."""
+    value = common(column)
+    if isinstance(value, int):
+        return constant(value, len(column) + len(rows))
+    return np.concatenate([column, column[rows]])
 
 
 def single(round_: Round, ports: int = 1) -> Phase:

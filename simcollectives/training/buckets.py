@@ -39,16 +39,20 @@ def assign(
     """Walk the parameters and close a bucket whenever it has reached its limit, in bytes.
 
     Returns:
-        Buckets in the order in which they were closed; those still open at the end follow in order of their opening.
+        Buckets in the order in which they were closed; those still open at the end follow, the dtype that came last
+        first (the order of libstdc++'s hash map, as torch's own runs show).
     """
     closed: list[Bucket] = []
     open_: dict[str, tuple[list[Parameter], int]] = {}
     reached: dict[str, int] = {}
+    seen: list[str] = []
     for parameter in parameters:
         dtype, size = dtype_of(parameter), bytes_of(parameter)
         if parameter.sparse:
             closed.append(Bucket((parameter,), dtype, size))
             continue
+        if dtype not in seen:
+            seen.append(dtype)
         held, before = open_.get(dtype, ([], 0))
         held.append(parameter)
         open_[dtype] = held, before + size
@@ -57,7 +61,8 @@ def assign(
             held, size = open_.pop(dtype)
             closed.append(Bucket(tuple(held), dtype, size))
             reached[dtype] = place + 1
-    return closed + [Bucket(tuple(held), dtype, size) for dtype, (held, size) in open_.items()]
+    rest = [(dtype, open_[dtype]) for dtype in reversed(seen) if dtype in open_]
+    return closed + [Bucket(tuple(held), dtype, size) for dtype, (held, size) in rest]
 
 
 def in_registration_order(buckets: list[Bucket], parameters: Sequence[Parameter]) -> list[Bucket]:

@@ -5,8 +5,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from simcollectives.errors import InputError
-from simcollectives.training.families import FAMILIES, build_model, nearest
+from simcollectives.errors import InputError, show_value, suggestion
+from simcollectives.training.families import FAMILIES, build_model
 from simcollectives.training.model import Model
 
 
@@ -54,8 +54,7 @@ def describe_model(name: str) -> NamedModel:
         InputError: there is no such model; the message names the nearest and all known ones.
     """
     if name not in model_names():
-        known = f"{nearest(name, model_names())}known: {', '.join(model_names())}"
-        raise InputError(f"{name!r} is not a known model; {known}")
+        raise InputError(f"{show_value(name)} is not a known model; {suggestion(name, model_names(), whole=True)}")
     from ruamel.yaml import YAML
 
     text = (resources.files("simcollectives.training") / "models" / f"{name}.yaml").read_text(encoding="utf-8")

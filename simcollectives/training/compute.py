@@ -44,7 +44,7 @@ def _shares(layer: Layer, workload: Workload) -> dict[str, float]:
     counted = {module.name: module_flops(module, workload, block=layer.block) for module in layer.modules}
     whole = sum(_played(flops) for flops in counted.values())
     if whole == 0:
-        return dict.fromkeys(counted, 1 / len(counted))
+        return {name: 1 / len(counted) for name in counted}
     return {name: _played(flops) / whole for name, flops in counted.items()}
 
 

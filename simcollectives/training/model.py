@@ -5,7 +5,7 @@ from functools import cached_property
 from math import prod
 from typing import Literal
 
-ModuleKind = Literal["linear", "norm", "embedding", "attention", "other"]
+ModuleKind = Literal["linear", "convolution", "norm", "embedding", "attention", "other"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Parameter:
     dtype: str | None = None
     sparse: bool = False
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Number of elements."""
         return prod(self.shape)
@@ -44,7 +44,7 @@ class Module:
     @property
     def gradients(self) -> tuple[Parameter, ...]:
         """Parameters in the order in which autograd finishes their gradients: a linear's bias before its weight."""
-        return self.parameters if self.kind == "norm" else self.parameters[::-1]
+        return self.parameters if self.kind in ("norm", "convolution") else self.parameters[::-1]
 
 
 @dataclass(frozen=True)

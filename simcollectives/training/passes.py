@@ -1,26 +1,33 @@
 """The forward and backward pass that all strategies share: kernels by module, activations by layer, gradients."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from simcollectives.engines.job import DTYPES
 from simcollectives.training.model import Layer, Module, Parameter
 from simcollectives.training.program import Builder, Item
 from simcollectives.training.setup import LayerBytes, Training
 
-GradientReady = Callable[[Parameter, int], None]
-"""Told a parameter whose gradient is complete, and the operation that completed it."""
+GradientReady = Callable[[Parameter], None]
+"""Told a parameter when the kernels that complete its gradient have been issued."""
 
-PARAMETERS, GRADIENTS, OPTIMIZER = "parameters", "gradients", "optimizer states"
-GRADIENT_COPY = "gradients in float32"
+PARAMETERS, BUFFERS, GRADIENTS, OPTIMIZER = "parameters", "buffers", "gradients", "optimizer states"
+NEW_GRADIENTS, GRADIENT_COPY = "gradients to be added", "gradients in float32"
 ACTIVATIONS, WORKING = "activations", "recomputed activations"
 MODEL_STATES = (PARAMETERS, GRADIENTS, OPTIMIZER, GRADIENT_COPY)
 
 
 def stand_replicated(builder: Builder, training: Training) -> None:
-    """Note what every rank of plain data parallelism holds all the time: parameters and optimizer states."""
-    builder.stand(PARAMETERS, training.parameter_bytes)
+    """Note what every rank of plain data parallelism holds all the time: parameters, buffers and optimizer states."""
+    stand_model(builder, training)
     builder.stand(OPTIMIZER, training.optimizer.held_bytes * training.model.elements)
+
+
+def stand_model(builder: Builder, training: Training) -> None:
+    """Note the whole model: its parameters and buffers."""
+    builder.stand(PARAMETERS, training.parameter_bytes)
+    if buffers := sum(b.elements * DTYPES[training.parameter_dtype(b)] for b in training.model.buffers):
+        builder.stand(BUFFERS, buffers)
 
 
 def forward(builder: Builder, training: Training) -> None:
@@ -29,37 +36,42 @@ def forward(builder: Builder, training: Training) -> None:
         held = training.activations.get(layer.name, LayerBytes())
         last = len(layer.modules) - 1
         for index, module in enumerate(layer.modules):
-            allocates: list[Item] = []
-            frees: list[Item] = []
-            if index == 0 and held.kept:
-                allocates.append((ACTIVATIONS, held.kept))
-            if index == 0 and held.working:
-                allocates.append((WORKING, held.working))
-            if index == last and held.working:
-                frees.append((WORKING, held.working))
+            allocates = _activations(held) if index == 0 else []
+            frees: list[Item] = [(WORKING, held.working)] if index == last and held.working else []
             builder.compute(module.name, training.seconds[module.name].forward, allocates=allocates, frees=frees)
 
 
 def backward(builder: Builder, training: Training, ready: GradientReady, *, first: bool = True) -> None:
     """Issue the backward pass of one micro-batch, last layer first.
 
-    A gradient is told once, when the last module that uses its parameter is done. ``first``: no gradients are held yet.
+    A gradient is told once, when the last module that uses its parameter is done. ``first``: no gradients are held yet;
+    else each new one is added to the one that is held, which reads two and writes one, and freed. So are the parts of a
+    tied parameter's gradient.
     """
-    uses = Counter(p.name for layer in training.model.layers for module in layer.modules for p in module.parameters)
+    uses = _uses(training)
     left = dict(uses)
     for layer in reversed(training.model.layers):
         held = training.activations.get(layer.name, LayerBytes())
         _recompute(builder, training, layer, held)
         for index in reversed(range(len(layer.modules))):
             module = layer.modules[index]
-            allocates = _new_gradients(training, module, uses, left) if first else []
-            frees = _activations(held) if index == 0 else []
-            seconds = training.seconds[module.name].backward
-            done = builder.compute(f"{module.name} backward", seconds, allocates=allocates, frees=frees)
+            allocates, frees, added = _new_gradients(training, module, uses, left, first)
+            if index == 0:
+                frees += _activations(held)
+            seconds = training.seconds[module.name].backward + training.memory_seconds(3 * added)
+            builder.compute(f"{module.name} backward", seconds, allocates=allocates, frees=frees)
             for parameter in module.gradients:
                 left[parameter.name] -= 1
                 if left[parameter.name] == 0:
-                    ready(parameter, done)
+                    ready(parameter)
+
+
+def nobody(_parameter: Parameter) -> None:
+    """Take no notice of complete gradients: they only add up."""
+
+
+def _uses(training: Training) -> Counter[str]:
+    return Counter(p.name for layer in training.model.layers for module in layer.modules for p in module.parameters)
 
 
 def _recompute(builder: Builder, training: Training, layer: Layer, held: LayerBytes) -> None:
@@ -72,10 +84,22 @@ def _recompute(builder: Builder, training: Training, layer: Layer, held: LayerBy
         builder.compute(f"{module.name} recompute", seconds, allocates=working if number == 0 else [])
 
 
-def _new_gradients(training: Training, module: Module, uses: Counter[str], left: dict[str, int]) -> list[Item]:
-    new = [p for p in module.parameters if left[p.name] == uses[p.name]]
-    size = sum(training.gradient_bytes(p) for p in new)
-    return [(GRADIENTS, size)] if size else []
+def _new_gradients(
+    training: Training, module: Module, uses: Counter[str], left: dict[str, int], first: bool
+) -> tuple[list[Item], list[Item], int]:
+    """What a module's backward allocates and frees, and the bytes of gradients that it adds to others."""
+    kept = new = added = 0
+    for parameter in module.parameters:
+        size = training.gradient_bytes(parameter)
+        part = left[parameter.name] < uses[parameter.name]
+        whole = left[parameter.name] == 1 and not first
+        if part or not first:
+            new += size
+        else:
+            kept += size
+        added += size * (part + whole)
+    allocates = [(GRADIENTS, kept), (NEW_GRADIENTS, new)]
+    return [item for item in allocates if item[1]], [(NEW_GRADIENTS, added)] if added else [], added
 
 
 def _activations(held: LayerBytes) -> list[Item]:
@@ -83,26 +107,26 @@ def _activations(held: LayerBytes) -> list[Item]:
     return [item for item in items if item[1]]
 
 
-def optimizer_step(builder: Builder, training: Training, after: list[int], gradients: int | None = None) -> int:
-    """Issue the optimizer on the whole model, after which ``gradients`` bytes are freed: those of all, if not given."""
+def optimizer_step(
+    builder: Builder, training: Training, after: Iterable[int] = (), *, frees_gradients: bool = True
+) -> int:
+    """Issue the optimizer on the whole model, after which gradients are freed unless something else holds them."""
     builder.phase = "optimizer"
     moved = 0
     for parameter in training.model.parameters:
         sizes = DTYPES[training.parameter_dtype(parameter)], DTYPES[training.gradient_dtype(parameter)]
         moved += parameter.elements * training.optimizer.moved_bytes(*sizes)
-    if gradients is None:
-        gradients = sum(training.gradient_bytes(p) for p in training.model.parameters)
     copies: list[Item] = []
     if training.optimizer.gradient_copy:
         copies = [(GRADIENT_COPY, 4 * training.model.elements)]
-    frees = [*copies, (GRADIENTS, gradients)] if gradients else copies
+    frees = [*copies, (GRADIENTS, training.all_gradient_bytes)] if frees_gradients else copies
     return builder.compute("optimizer", training.memory_seconds(moved), after=after, allocates=copies, frees=frees)
 
 
 def ready_order(training: Training) -> list[Parameter]:
     """Return parameters in the order in which a backward pass completes their gradients."""
     order: list[Parameter] = []
-    left = Counter(p.name for layer in training.model.layers for module in layer.modules for p in module.parameters)
+    left = _uses(training)
     for layer in reversed(training.model.layers):
         for module in reversed(layer.modules):
             for parameter in module.gradients:
@@ -110,3 +134,12 @@ def ready_order(training: Training) -> list[Parameter]:
                 if left[parameter.name] == 0:
                     order.append(parameter)
     return order
+
+
+def elements_by_dtype(training: Training) -> dict[str, int]:
+    """Return the elements of all gradients by their dtype, in registration order."""
+    elements: dict[str, int] = {}
+    for parameter in training.model.parameters:
+        dtype = training.gradient_dtype(parameter)
+        elements[dtype] = elements.get(dtype, 0) + parameter.elements
+    return elements

@@ -1,18 +1,16 @@
 """Collectives of different groups that run at once share the links: progress is max-min fair.
 
-A collective alone lasts ``seconds`` and uses, on average over that time, the share ``use[level]`` of each rank's port
-at a level. While several run, each progresses at a rate of at most 1 such that the used shares of a level never sum to
-more than 1: bytes over a port stay at most bandwidth x time. Rates grow together until a level is full (progressive
-filling, Bertsekas and Gallager, Data Networks, section 6.5.2).
+A collective alone lasts ``seconds`` and uses, on average over that time, the share ``use[level]`` of the ports
+at a level (its busiest port's). While several run, each progresses at a rate of at most 1 such that the used shares of
+a level never sum to more than 1: bytes over a port stay at most bandwidth x time. Rates grow together until a level is
+full (progressive filling, Bertsekas and Gallager, Data Networks, section 6.5.2).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import inf
 
 import simpy
-
-from simcollectives.engines.fair_sharing import AFTER_ALL_CHANGES
 
 Use = Mapping[str, float]
 
@@ -43,68 +41,55 @@ def fair_progress(uses: Sequence[Use]) -> list[float]:
 
 @dataclass(slots=True)
 class _Running:
+    """``left`` seconds alone, at the time ``since`` of its present rate."""
+
     left: float
     use: Use
     done: Callable[[], None]
+    since: float
     rate: float = 0.0
+    end: float = inf
 
 
 class SharedLinks:
-    """The collectives that run now. ``start`` adds one; its ``done`` is called when it has ended."""
+    """The collectives that run now. ``start`` adds one; its ``done`` is called when it has ended.
+
+    One whose rate stays keeps the end that was computed for it; alone, that is start + seconds.
+    """
 
     def __init__(self, env: simpy.Environment) -> None:
         """Share within one simulation."""
         self._env = env
         self._running: list[_Running] = []
-        self._since = 0.0
-        self._due = False
         self._next: simpy.Event | None = None
 
     def start(self, seconds: float, use: Use, done: Callable[[], None]) -> None:
         """Run a collective that alone lasts ``seconds``."""
-        self._progress()
-        self._running.append(_Running(seconds, use, done))
-        self._request()
+        self._running.append(_Running(seconds, use, done, self._env.now))
+        self._share()
 
-    def _progress(self) -> None:
-        passed = self._env.now - self._since
-        for running in self._running:
-            running.left -= running.rate * passed
-        self._since = self._env.now
-
-    def _request(self) -> None:
-        if not self._due:
-            self._due = True
-            self._call(self._update, 0.0, AFTER_ALL_CHANGES)
-
-    def _update(self, _event: Any) -> None:
-        self._due = False
-        if not self._running:
-            return
-        self._progress()
+    def _share(self) -> None:
+        now = self._env.now
         rates = fair_progress([running.use for running in self._running])
         for running, rate in zip(self._running, rates, strict=True):
-            running.rate = rate
-        wait = min(max(running.left, 0.0) / running.rate for running in self._running)
-        self._next = self._call(self._finish, wait, AFTER_ALL_CHANGES)
+            if rate != running.rate:
+                running.left = max(running.left - running.rate * (now - running.since), 0.0)
+                running.rate, running.since = rate, now
+                running.end = now + running.left / rate
+        if self._running:
+            first = min(running.end for running in self._running)
+            timeout = simpy.Timeout(self._env, max(first - now, 0.0))
+            timeout.callbacks.append(self._finish)
+            self._next = timeout
 
     def _finish(self, event: simpy.Event) -> None:
         if event is not self._next:
             return
-        first = min(running.left / running.rate for running in self._running)
-        over = [running for running in self._running if running.left / running.rate <= first]
-        self._progress()
-        self._running = [running for running in self._running if running not in over]
-        if self._running:
-            self._request()
+        first = min(running.end for running in self._running)
+        over = [running for running in self._running if running.end <= first]
+        self._running = [running for running in self._running if running.end > first]
         for running in over:
             running.done()
-
-    def _call(self, callback: Callable[[simpy.Event], None], delay: float, priority: Any) -> simpy.Event:
-        event = simpy.Event(self._env)
-        event._ok = True
-        event._value = None
-        if event.callbacks is not None:
-            event.callbacks.append(callback)
-        self._env.schedule(event, priority=priority, delay=delay)
-        return event
+        # Those that started meanwhile have shared already.
+        if self._next is event:
+            self._share()

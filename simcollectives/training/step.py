@@ -94,15 +94,14 @@ def simulate_step(
     resolved = resolve_strategy_options(found, options)
     if pricer is None:
         pricer = Pricer(training.cluster, {**(choices or {}), **found.choices(resolved)})
-    program = found.program(training, resolved)
-    timeline = play(_programs(program, training), pricer)
+    timeline = _play(found.program(training, resolved), training, pricer)
     spans = timeline.of_rank(0)
     most = peak(timeline.memory)
     sent: Counter[str] = Counter()
     for span in spans:
         if span.operation.call is not None and span.price is not None:
             sent[span.operation.call.kind] += span.price.sent_bytes
-    end = max((span.end for span in spans), default=0.0)
+    end = timeline.end_of(0)
     return Step(
         strategy=found.name,
         options=resolved,
@@ -113,10 +112,21 @@ def simulate_step(
         peak_bytes=most.bytes,
         peak_seconds=most.time,
         sent_bytes=dict(sent),
-        collectives=tuple(_issued(program, spans)),
+        collectives=tuple(_issued(spans)),
         timeline=timeline,
         warnings=found.warnings(training, resolved),
     )
+
+
+def _play(program: Program, training: Training, pricer: Pricer) -> StepTimeline:
+    """Play the step. Ranks that end theirs later than rank 0 begin the next one, the steady one, as much later."""
+    programs = _programs(program, training)
+    timeline = play(programs, pricer)
+    if len(programs) == 1 or training.iteration == 0:
+        return timeline
+    # One that ends earlier is faster everywhere: rank 0 never waits for it, whenever it begins.
+    behind = {rank: max(timeline.end_of(rank) - timeline.end_of(0), 0.0) for rank in programs}
+    return play(programs, pricer, behind)
 
 
 def _programs(program: Program, training: Training) -> dict[int, Program]:
@@ -156,14 +166,12 @@ def _seconds(spans: tuple[Span, ...], end: float) -> dict[str, float]:
     }
 
 
-def _issued(program: Program, spans: tuple[Span, ...]) -> list[IssuedCollective]:
-    by_operation = {id(span.operation): span for span in spans}
+def _issued(spans: tuple[Span, ...]) -> list[IssuedCollective]:
     found = []
-    for operation in program.operations:
-        call = operation.call
-        if call is None:
+    for span in sorted(spans, key=lambda span: span.place):
+        operation, call = span.operation, span.operation.call
+        if call is None or span.price is None:
             continue
-        span = by_operation[id(operation)]
         found.append(
             IssuedCollective(
                 kind=call.kind,
@@ -177,8 +185,8 @@ def _issued(program: Program, spans: tuple[Span, ...]) -> list[IssuedCollective]
                 phase=operation.phase,
                 start=span.begins,
                 end=span.end,
-                algorithm=span.price.algorithm if span.price else "none",
-                engine=span.price.engine if span.price else "none",
+                algorithm=span.price.algorithm,
+                engine=span.price.engine,
             )
         )
     return found

@@ -28,10 +28,12 @@ class _Meeting:
 
 
 class _Play:
-    def __init__(self, programs: Mapping[int, Program], price: Callable[[Call], Price]) -> None:
+    def __init__(
+        self, programs: Mapping[int, Program], price: Callable[[Call], Price], starts: Mapping[int, float]
+    ) -> None:
         self.env = simpy.Environment()
         self.links = SharedLinks(self.env)
-        self.programs, self.price = programs, price
+        self.programs, self.price, self.starts = programs, price, starts
         self.meetings: dict[tuple[str, int], _Meeting] = {}
         self.waits: dict[int, list[int]] = {}
         self.then: dict[int, list[list[int]]] = {}
@@ -41,21 +43,37 @@ class _Play:
         self.releasing = False
         self.spans: list[Span] = []
         self.recorded = min(programs)
-        self.memory = [Change(0.0, item, size) for item, size in programs[self.recorded].standing]
+        begins = starts.get(self.recorded, 0.0)
+        self.memory = [Change(begins, item, size) for item, size in programs[self.recorded].standing]
 
     def run(self) -> StepTimeline:
         for rank, program in self.programs.items():
             self._order(rank, program.operations)
-        for rank, waits in self.waits.items():
-            self._release([(rank, place) for place, count in enumerate(waits) if count == 0])
+        for rank in self.programs:
+            timeout = simpy.Timeout(self.env, self.starts.get(rank, 0.0), rank)
+            timeout.callbacks.append(self._set_off)
         self.env.run()
-        played = sum(len(program.operations) for program in self.programs.values())
-        if len(self.spans) != played:
-            raise ScheduleError(
-                f"{played - len(self.spans)} operations of {played} never ran: they wait for each other"
-            )
+        self._check_all_ran()
         spans = sorted(self.spans, key=lambda span: (span.start, span.rank))
         return StepTimeline(tuple(spans), tuple(self.memory))
+
+    def _set_off(self, event: Any) -> None:
+        rank = event.value
+        self._release([(rank, place) for place, count in enumerate(self.waits[rank]) if count == 0])
+
+    def _check_all_ran(self) -> None:
+        if len(self.spans) == sum(len(program.operations) for program in self.programs.values()):
+            return
+        ran = {(span.rank, span.place) for span in self.spans}
+        stuck = [
+            (rank, operation.name)
+            for rank, program in self.programs.items()
+            for place, operation in enumerate(program.operations)
+            if (rank, place) not in ran
+        ]
+        rank, name = stuck[0]
+        rule = f"the first is {name} on rank {rank}; they wait for each other"
+        raise ScheduleError(f"{len(stuck)} operations never ran: {rule}")
 
     def _order(self, rank: int, operations: Sequence[Operation]) -> None:
         """Count what each operation waits for, and note who waits for it."""
@@ -72,8 +90,8 @@ class _Play:
                 before.update(calls[-1:])
                 numbers[place] = len(calls)
                 calls.append(place)
-            if any(other >= place for other in before):
-                raise ScheduleError(f"{operation.name} waits for what is issued after it")
+            if not all(0 <= other < place for other in before):
+                raise ScheduleError(f"{operation.name} waits for itself, or for what is issued after it")
             for other in before:
                 then[other].append(place)
             waits[place] = len(before)
@@ -138,12 +156,15 @@ class _Play:
         self._release(free)
 
 
-def play(programs: Mapping[int, Program], price: Callable[[Call], Price]) -> StepTimeline:
+def play(
+    programs: Mapping[int, Program], price: Callable[[Call], Price], starts: Mapping[int, float] | None = None
+) -> StepTimeline:
     """Play one program for each rank that is played; one rank may stand for others that are like it.
 
-    ``price`` tells what a collective costs alone. The memory is that of the lowest rank.
+    ``price`` tells what a collective costs alone. ``starts`` are the seconds at which ranks begin, where that is not 0.
+    The memory is that of the lowest rank.
 
     Raises:
         ScheduleError: programs that wait for each other, or that meet for different collectives.
     """
-    return _Play(programs, price).run()
+    return _Play(programs, price, starts or {}).run()

@@ -49,6 +49,10 @@ class StepTimeline:
         """The spans of one rank."""
         return tuple(span for span in self.spans if span.rank == rank)
 
+    def end_of(self, rank: int) -> float:
+        """When the last operation of a rank ends."""
+        return max((span.end for span in self.spans if span.rank == rank), default=0.0)
+
 
 Interval = tuple[float, float]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simcollectives.algorithms import ALGORITHMS
 from simcollectives.cluster import Cluster
 from simcollectives.engines import DTYPES, simulate
-from simcollectives.engines.job import count_bytes_sent
+from simcollectives.engines.bytes_sent import count_bytes_sent
 from tests.laws.cases import (
     FLAT_VARIANTS,
     PLACED_VARIANTS,

@@ -56,7 +56,7 @@ CASES = {
         "$.expect[0].seconds (line 4): no entry has these options; name one of rabenseifner (order: far)"
     ],
     scenario("expect: [{seconds: {algorithm: ring, collective: all_gather}, at_most: 5 us}]"): [
-        "$.expect[0].seconds.collective (line 4): every run is of the scenario's own all_reduce; leave it out"
+        "$.expect[0].seconds.collective (line 4): every run is of the scenario's own collective; leave it out"
     ],
     scenario("expect: [{secnds: {algorithm: ring}, at_most: 5 us}]"): [
         '$.expect[0].secnds (line 4): unknown key; did you mean "seconds"?'
@@ -80,10 +80,10 @@ CASES = {
         "$.expect[0].seconds.nodes (line 4): a flat cluster has no key nodes; vary devices"
     ],
     scenario("expect: [{seconds: {algorithm: ring, devices: 0}, at_most: 5 us}]"): [
-        "$.expect[0].seconds.devices (line 4): 0 is not a count; write a whole number from 1 to 65536"
+        "$.expect[0].seconds.devices (line 4): 0 is not a count; write a whole number from 1 to 1048576"
     ],
     scenario("expect: [{seconds: {algorithm: ring, message: 5 B}, at_most: 5 us}]"): [
-        "$.expect[0].seconds.message (line 4): 5.0 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
+        "$.expect[0].seconds.message (line 4): 5 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
     ],
     scenario(
         "sweep: {devices: [4, 8]}",
@@ -125,7 +125,12 @@ CASES = {
         "$.collective.algorithms[2] (line 3): executing needs 24 GiB",
     ],
     scenario("enigne: auto"): ['$.enigne (line 4): unknown key; did you mean "engine"?'],
-    scenario("training: {model: gpt}"): ["$.training (line 4): training scenarios are not supported yet; "],
+    scenario("training: {model: gpt}"): [
+        "$.collective (line 3): a scenario is about a collective or about training; leave one out",
+        "$.training (line 4): compute takes its time from mfu, or from layer_seconds; write one of them",
+        "$.training (line 4): no strategy is named; write strategy: ddp",
+        '$.training.model (line 4): "gpt" is not a known model; ',
+    ],
     scenario("engine:"): ["$.engine (line 4): no value stands here; write one, or leave it out"],
     scenario("{engine:auto}".strip("{}")): ["$ (line 4): "],
     "{title: x, cluster:8}": [

@@ -65,14 +65,14 @@ CASES = {
         '$.cluster.link (line 2): "450 GB/s" is not a mapping; write link: {alpha: 5 us, bandwidth: 450 GB/s}'
     ],
     cluster(f"{{devices: 0, {LINK}}}"): [
-        "$.cluster.devices (line 2): 0 is not a count; write a whole number from 1 to 65536"
+        "$.cluster.devices (line 2): 0 is not a count; write a whole number from 1 to 1048576"
     ],
     cluster(f"{{devices: 8.0, {LINK}}}"): [
         "$.cluster.devices (line 2): 8.0 is not written as a whole number; write 8"
     ],
     cluster(f"{{devices: '8', {LINK}}}"): ['$.cluster.devices (line 2): "8" is text; write 8 without quotes'],
-    cluster(f"{{devices: 70000, {LINK}}}"): [
-        "$.cluster.devices (line 2): 70000 is not a count; write a whole number from 1 to 65536"
+    cluster(f"{{devices: 2000000, {LINK}}}"): [
+        "$.cluster.devices (line 2): 2000000 is not a count; write a whole number from 1 to 1048576"
     ],
     cluster(f"{{devices: 3, {LINK}, rank_order: [0, 0, 5]}}"): [
         "$.cluster.rank_order (line 2): 5 is not a device; devices are 0 to 2",
@@ -91,7 +91,7 @@ CASES = {
     cluster(f"{{nodes: 4, devices: 8, {LINK}}}"): [
         "$.cluster.devices (line 2): devices and nodes belong to different forms of a cluster; write"
     ],
-    cluster("{machine: dgx-h10, nodes: 2}"): ["$.cluster.machine (line 2): 'dgx-h10' is not a known machine; did you mean"],
+    cluster("{machine: dgx-h10, nodes: 2}"): ['$.cluster.machine (line 2): "dgx-h10" is not a known machine; did you mean "dgx-h100"?'],
     cluster("{}"): ["$.cluster (line 2): the cluster has no devices; write {devices: 8"],
     cluster("{device: 8}"): ['$.cluster.device (line 2): unknown key; did you mean "devices"?'],
     cluster("8"): ["$.cluster (line 2): 8 is not a mapping; write cluster: {devices: 8"],
@@ -101,17 +101,17 @@ CASES = {
         '$.collective.name (line 3): "all_reduse" is unknown; did you mean "all_reduce"?'
     ],
     collective("{name: all_reduce, message: 1 MiB, algorithms: [rign]}"): [
-        "$.collective.algorithms[0] (line 3): all_reduce has no algorithm 'rign'; did you mean ring?"
+        '$.collective.algorithms[0] (line 3): all_reduce has no algorithm "rign"; did you mean "ring"?'
     ],
     collective("{name: all_reduce, message: 1 MiB, algorithms: [{rabenseifner: {ordr: far}}, {rabenseifner: {order: fra}}]}"): [
-        "$.collective.algorithms[0].rabenseifner.ordr (line 3): rabenseifner has no option 'ordr'; did you mean order?",
-        "$.collective.algorithms[1].rabenseifner.order (line 3): rabenseifner: 'fra' is not a choice; write near or far",
+        '$.collective.algorithms[0].rabenseifner.ordr (line 3): rabenseifner has no option "ordr"; did you mean "order"?',
+        '$.collective.algorithms[1].rabenseifner.order (line 3): rabenseifner: "fra" is not a choice; did you mean "far"?',
     ],
     collective("{name: all_reduce, message: 1 MiB, algorithms: []}"): [
         "$.collective.algorithms (line 3): 0 entries; write at least 1"
     ],
     collective("{name: all_reduce, message: 1 MiB, algorithms: ring}"): [
-        '$.collective.algorithms (line 3): "ring" is not a list; write [ring, tree]'
+        '$.collective.algorithms (line 3): "ring" is not a list; write algorithms: [ring, tree]'
     ],
     collective("{name: all_reduce, message: 1 MiB, algorithms: [ring, tree, ring]}"): [
         "$.collective.algorithms[2] (line 3): ring is listed twice, first at [0]; keep one"
@@ -121,11 +121,37 @@ CASES = {
         "$.collective.algorithms[1] (line 3): {ring: {}, tree: {}} has 2 keys where one algorithm has one",
         '$.collective.algorithms[2] (line 3): "far" are not options of "ring"; write {name: {option: value}}, or the name alone',
     ],
-    collective("{name: all_reduce, message: 6 B, algorithms: [ring]}"): [
-        "$.collective.message (line 3): 6.0 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
+    collective("{name: all_reduce, message: 1 MiB, algorithms: [5, rign, {ring: {x: 1}}]}"): [
+        "$.collective.algorithms[0] (line 3): 5 is not an algorithm; write a name such as ring",
+        '$.collective.algorithms[1] (line 3): all_reduce has no algorithm "rign"; did you mean "ring"?',
+        '$.collective.algorithms[2].ring.x (line 3): ring has no option "x"; it has: none',
     ],
-    collective("{name: all_reduce, message: 1 MiB, dtype: float12, algorithms: [ring]}"): [
-        '$.collective.dtype (line 3): "float12" is unknown; did you mean "float'
+    collective("{name: all_reduse, message: 1 MiB, algorithms: [rign, {ring: {x: 1}}]}"): [
+        '$.collective.algorithms[0] (line 3): all_reduce has no algorithm "rign"; did you mean "ring"?',
+        '$.collective.algorithms[1].ring.x (line 3): ring has no option "x"; it has: none',
+        '$.collective.name (line 3): "all_reduse" is unknown; did you mean "all_reduce"?',
+    ],
+    collective("{name: qqq, message: 1 MiB, algorithms: [rign, tree]}"): [
+        '$.collective.algorithms[0] (line 3): "rign" is no algorithm of any collective; did you mean "ring"?',
+        '$.collective.name (line 3): "qqq" is unknown; known: all_reduce, ',
+    ],
+    collective("{name: all_reduce, message: 6 B, dtype: bfloat61, algorithms: [rign]}"): [
+        '$.collective.algorithms[0] (line 3): all_reduce has no algorithm "rign"; did you mean "ring"?',
+        '$.collective.dtype (line 3): "bfloat61" is unknown; did you mean "bfloat16"?',
+    ],
+    collective("{name: all_reduce, message: 3 B, dtype: bfloat16, algorithms: [ring]}"): [
+        "$.collective.message (line 3): 3 B is not a whole number of bfloat16 elements of 2 B; write 2 B or 4 B"
+    ],
+    collective("{name: all_reduce, message: 1 MiB, algorithms: [ring, ring, " + "tree, " * 9 + "rign]}"): [
+        "$.collective.algorithms[1] (line 3): ring is listed twice, first at [0]; keep one",
+        *(f"$.collective.algorithms[{i}] (line 3): tree is listed twice, first at [2]; keep one" for i in range(3, 11)),
+        '$.collective.algorithms[11] (line 3): all_reduce has no algorithm "rign"',
+    ],
+    collective("{name: all_reduce, message: 6 B, algorithms: [ring]}"): [
+        "$.collective.message (line 3): 6 B is not a whole number of float32 elements of 4 B; write 4 B or 8 B"
+    ],
+    collective("{name: all_reduce, message: 1 MiB, dtype: float23, algorithms: [ring]}"): [
+        '$.collective.dtype (line 3): "float23" is unknown; did you mean "float32"?'
     ],
     collective("{name: all_reduce, message: 1 MiB, root: 1, algorithms: [ring]}"): [
         "$.collective.root (line 3): all_reduce has no root; leave it out"
@@ -168,7 +194,7 @@ CASES = {
         '$.sweep.message[0] (line 4): 1 has no unit; write "1 B"',
     ],
     scenario("sweep: {message: [1 KiB, 3 B]}"): [
-        "$.sweep.message[1] (line 4): 3.0 B is not a whole number of float32 elements of 4 B; write 0 B or 4 B"
+        "$.sweep.message[1] (line 4): 3 B is not a whole number of float32 elements of 4 B; write 0 B or 4 B"
     ],
     scenario("sweep: {message: 1 KiB}"): [
         '$.sweep.message (line 4): "1 KiB" is one value; write a list of values, or {from: 1 KiB, to: 1 GiB, factor: 2}'
@@ -206,6 +232,36 @@ CASES = {
     scenario("sweep: {rabenseifner.order: [near, far]}"): [
         '$.sweep["rabenseifner.order"] (line 4): order is given with rabenseifner in line 3, and swept here; keep one'
     ],
+    scenario(
+        "sweep: {rabenseifner.order: [near, far]}",
+        collective="collective: {name: all_reduce, message: 1 MiB, algorithms: [ring, rabenseifner, {rabenseifner: {order: far}}]}",
+    ): [
+        "$.sweep (line 4): at rabenseifner.order: far: algorithms[1] and algorithms[2] are both rabenseifner (order: far); "
+        "leave one out"
+    ],
+    scenario(
+        "sweep: {root: [0, 2]}",
+        collective="collective: {name: broadcast, message: 1 MiB, algorithms: [tree, {tree: {root: 2}}]}",
+    ): ["$.sweep (line 4): at root: 2: algorithms[0] and algorithms[1] are both tree (root: 2); leave one out"],
+    scenario("measured: {file: '', algorithm: ring}"): ["$.measured.file (line 4): the text is empty; write file: mine.csv"],
+    scenario("expect: [{ratio: [ring, tree], at_most: 1}]"): [
+        '$.expect[0].ratio[0] (line 4): "ring" is not a mapping; write {algorithm: tree}',
+        '$.expect[0].ratio[1] (line 4): "tree" is not a mapping; write {algorithm: tree}',
+    ],
+    scenario("expect: [{busbw: ring, at_most: 1 GB/s}]"): [
+        '$.expect[0].busbw (line 4): "ring" is not a mapping; write busbw: {algorithm: ring, message: 4 KiB}'
+    ],
+    scenario("expect: [{crossover: ring, along: message, at_most: 1 MB}]"): [
+        '$.expect[0].crossover (line 4): "ring" is not a list; write crossover: [ring, tree]'
+    ],
+    cluster(f"{{devices: 8, {LINK}, slow: [{{link: 5, alpha: 2}}, 3]}}"): [
+        "$.cluster.slow[0].link (line 2): 5 is not a list; write link: [0, 1]",
+        "$.cluster.slow[1] (line 2): 3 is not a mapping; write {rank: 3, bandwidth: 50%}",
+    ],
+    "title: x\ncluster: 5\ncollective: 6": [
+        "$.cluster (line 2): 5 is not a mapping; write cluster: {devices: 8",
+        "$.collective (line 3): 6 is not a mapping; write collective: {name: all_reduce, algorithms: [ring, tree]}",
+    ],
     scenario(collective=NO_MESSAGE): [
         "$.collective (line 3): no message is given; write message: 1 MiB here, or sweep it"
     ],
@@ -230,7 +286,7 @@ def test_everything_wrong_is_told_at_once(refuse: Refuser) -> None:
     text = """\
 title: Many mistakes
 cluster: {devices: 8, link: {alpha: 5, bandwith: 450 GB/s}}
-collective: {name: all_reduce, algorithms: [rign, {rabenseifner: {ordr: far}}, tree, tree], root: 3, dtype: float12}
+collective: {name: all_reduce, algorithms: [rign, {rabenseifner: {ordr: far}}, tree, tree], root: 3, dtype: float61}
 sweep: {message: {from: 1 KiB, to: 1 GiB, factr: 2}, nodes: [0]}
 engine: fast
 expect:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_a_folder_names_the_scenarios_in_it(tmp_path: Path) -> None:
 
 
 def test_a_path_that_no_file_system_takes() -> None:
-    assert "check the path" in refusal("a\0b")
+    assert refusal("a\0b") == "a file's name holds no zero byte; check the path"
     assert "check the path" in refusal("x" * 5000)
 
 
@@ -74,6 +75,9 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
         (b"title: x\ndescription: caf\xe9\n", "line 2: byte 0xe9 at line 2 is not UTF-8: save the file as UTF-8"),
         (b"\x7fELF\x00\x01", "line 1: byte 0x00: this is a binary file; a scenario is YAML text, saved as UTF-8"),
         ("title: x".encode("utf-16"), "the file is UTF-16 text; save it as UTF-8"),
+        (b"\xfe\xff" + "title: x".encode("utf-16-be"), "the file is UTF-16 text; save it as UTF-8"),
+        ("title: x".encode("utf-32"), "the file is UTF-32 text; save it as UTF-8"),
+        (b"\x00\x00\xfe\xff" + "title: x".encode("utf-32-be"), "the file is UTF-32 text; save it as UTF-8"),
         (b"title: x\n\x1b[31m", "line 2: the control character U+001B cannot stand in a YAML file; take it out"),
     ],
 )
@@ -81,3 +85,9 @@ def test_what_is_not_text(content: bytes, message: str) -> None:
     with pytest.raises(InputError) as caught:
         decode(content, "x.yaml")
     assert [str(problem) for problem in caught.value.problems] == [message]
+
+
+@pytest.mark.parametrize("path", [5, None, ["x.yaml"], b"x.yaml"])
+def test_what_is_no_path(path: Any) -> None:
+    with pytest.raises(InputError, match="is not the name of a file; write the path of a scenario, as text"):
+        read_source(path)

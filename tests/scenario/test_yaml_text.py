@@ -165,3 +165,23 @@ def test_no_file_under_1_mib_takes_long(name: str, text: str) -> None:
 @given(st.text(alphabet="ab:-?[]{},&*!|>'\"#%@`\\ \n\t0.e~<", max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     assert all(problems(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "beginning"),
+    [
+        ("root:x:0:0:/root\ndaemon:x:1:1:/bin\n", "$ (line 1): the file holds only a text; write a space after the colon; "),
+        ("KEY=hunter2\nTOKEN: hunter2\n", "$ (line 2): the colon cannot stand here; "),
+        ("hunter2", "$ (line 1): the file holds only a text; a scenario is"),
+        ("[hunter2]\nx=1\n", "$ (line 2): nothing may stand here; "),
+        ("12345", "$ (line 1): the file holds only one value; "),
+        ("%hunter2\n", "$ (line 1): "),
+        ("- hunter2: x: y\n", "$ (line 1): "),
+    ],
+)  # fmt: skip
+def test_content_of_what_is_no_mapping_is_not_shown(text: str, beginning: str) -> None:
+    (found,) = problems(text)
+    assert found.startswith(beginning)
+    assert "hunter2" not in found
+    assert "root" not in found
+    assert "12345" not in found

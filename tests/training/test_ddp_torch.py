@@ -21,7 +21,13 @@ pytestmark = pytest.mark.torch
 
 MIB = 1 << 20
 CLUSTER = Cluster.flat(2, Link(1e-6, 1e9))
-KINDS = {"LayerNorm": "norm", "BatchNorm2d": "norm", "Embedding": "embedding", "Conv2d": "linear", "Linear": "linear"}
+KINDS = {
+    "LayerNorm": "norm",
+    "BatchNorm2d": "norm",
+    "Embedding": "embedding",
+    "Conv2d": "convolution",
+    "Linear": "linear",
+}
 
 OPTIONS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("defaults", {}, {}),

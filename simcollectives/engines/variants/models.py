@@ -4,14 +4,15 @@ time: one_port
 time: {loggp: {overhead: 1.5 us, gap: 1 us, protocol: rendezvous, threshold: 64 KiB, order: event}}
 """
 
-import difflib
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from simcollectives.errors import InputError, Problem, UnitError, show_value
+from simcollectives.cluster.link import is_number
+from simcollectives.errors import InputError, Problem, UnitError, show_value, suggestion
 from simcollectives.units import parse_bytes, parse_seconds
+
+_LARGEST = 1e18
 
 Protocol = Literal["eager", "rendezvous"]
 Order = Literal["program", "event"]
@@ -57,13 +58,14 @@ class LogGP:
         """Check the values."""
         quantities = {"overhead": self.overhead, "gap": self.gap, "threshold": self.threshold}
         problems = [
-            Problem(name, f"{value!r} is not valid; it must be 0 or more and finite")
+            Problem(name, f"{show_value(value)} is not valid; it must be 0 or more, at most {_LARGEST:.0e}")
             for name, value in quantities.items()
             if not (value is None and name == "overhead") and not _is_quantity(value)
         ]
         for name, word, words in (("protocol", self.protocol, PROTOCOLS), ("order", self.order, ORDERS)):
             if word not in words:
-                problems.append(Problem(name, f"{show_value(word)} is not a choice; {_remedy(word, words)}"))
+                remedy = suggestion(word, words, "write one of")
+                problems.append(Problem(name, f"{show_value(word)} is not a choice; {remedy}"))
         if problems:
             raise InputError(problems)
 
@@ -98,7 +100,8 @@ def parse_time(value: object, place: str = "$.time") -> TimeModel:
     if isinstance(value, Mapping) and len(value) == 1:
         ((name, given),) = value.items()
     if not isinstance(name, str) or name not in TIMES:
-        raise InputError([Problem(place, f"{show_value(name)} is not a time model; {_remedy(name, list(TIMES))}")])
+        remedy = suggestion(name, list(TIMES), "write one of")
+        raise InputError([Problem(place, f"{show_value(name)} is not a time model; {remedy}")])
     reader = _Reader(f"{place}.{name}")
     parameters = reader.parameters({} if given is None else given, _LOGGP if name == LogGP.name else {})
     if reader.problems:
@@ -109,7 +112,7 @@ def parse_time(value: object, place: str = "$.time") -> TimeModel:
 def _word(*words: str) -> Callable[[object], str]:
     def read(value: object) -> str:
         if not isinstance(value, str) or value not in words:
-            raise InputError(f"{show_value(value)} is not a choice; {_remedy(value, words)}")
+            raise InputError(f"{show_value(value)} is not a choice; {suggestion(value, words, 'write one of')}")
         return value
 
     return read
@@ -140,7 +143,7 @@ class _Reader:
         for key, value in given.items():
             place = f"{self.place}.{key}"
             if key not in known:
-                remedy = _remedy(key, list(known)) if known else "it has none"
+                remedy = suggestion(key, list(known), "write one of") if known else "it has none"
                 self.problems.append(Problem(place, f"{show_value(key)} is not a parameter; {remedy}"))
                 continue
             try:
@@ -150,10 +153,5 @@ class _Reader:
         return read
 
 
-def _is_quantity(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-
-
-def _remedy(word: object, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(str(word).casefold().replace("-", "_"), known, n=1, cutoff=0.5)
-    return f'did you mean "{near[0]}"?' if near else f"write one of: {', '.join(known)}"
+def _is_quantity(value: Any) -> bool:
+    return is_number(value) and 0 <= value <= _LARGEST

@@ -18,7 +18,7 @@ from simcollectives.scenario.training.build import (
 from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
 from simcollectives.scenario.training.types import TrainingScenario, TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
-from simcollectives.training.flops import model_flops, utilisation
+from simcollectives.training.flops import convention, model_flops, utilisation
 from simcollectives.training.passes import ACTIVATIONS, GRADIENTS, MODEL_STATES, OPTIMIZER, PARAMETERS
 from simcollectives.training.prepare import peak_flops
 from simcollectives.training.pricing import Pricer
@@ -163,6 +163,8 @@ class TrainingEvaluator:
             self.warnings[f"{label}{where} does not fit: {what}"] = None
         used = dict.fromkeys(f"{one.kind} {one.algorithm} ({one.engine})" for one in step.collectives)
         self.reasons.update(dict.fromkeys(f"priced: {text}" for text in used))
+        if peak:
+            self.reasons[convention(workload)] = None
         return {
             "strategy": step.strategy,
             "options": dict(step.options),

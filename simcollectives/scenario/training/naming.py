@@ -2,24 +2,20 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
-from simcollectives.errors import InputError, Problem, UnitError
-from simcollectives.scenario.build import is_option, owner, settings_value
+from simcollectives.errors import InputError, Problem, UnitError, listing, suggestion
 from simcollectives.scenario.context import unknown_key
-from simcollectives.scenario.keys import BYTES, Kind
+from simcollectives.scenario.keys import BYTES, RUN_WORDS, Kind, is_option, owner
 from simcollectives.scenario.load_points import BaseNamer
-from simcollectives.scenario.places import Path, listing, shown
+from simcollectives.scenario.places import Path, shown
 from simcollectives.scenario.point_keys import KeyTable
 from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
 from simcollectives.scenario.training.types import TrainingSettings
-from simcollectives.scenario.types import AlgorithmEntry, CollectiveSettings, Point, Selector
+from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
 from simcollectives.training.strategies.table import find_strategy, resolve_strategy_options
 from simcollectives.units import QUANTITIES
-
-_NO_COLLECTIVE = ("message", "root", "gamma")
 
 
 @dataclass(frozen=True)
@@ -27,6 +23,7 @@ class TrainingKeyTable(KeyTable):
     """The keys of the points of a training scenario."""
 
     training: TrainingSettings | None = field(default=None, kw_only=True)
+    ignored: ClassVar[tuple[str, ...]] = ("message", "root", "gamma", *RUN_WORDS)
 
     def kind(self, key: str) -> Kind:
         """Return what kind of value a key takes.
@@ -38,7 +35,7 @@ class TrainingKeyTable(KeyTable):
             return TRAINING_KEYS[key]
         if self.training is not None and is_option(key) and owner(key) in self._strategies:
             return self._strategy_kind(key)
-        if key in _NO_COLLECTIVE or is_option(key):
+        if is_option(key):
             raise InputError(unknown_key(key, self.known))
         return super().kind(key)
 
@@ -50,15 +47,14 @@ class TrainingKeyTable(KeyTable):
     def known(self) -> list[str]:
         """All keys that fit."""
         options = [f"{name}.{option.name}" for name in self._strategies for option in find_strategy(name).options]
-        cluster = [key for key in KeyTable(self.cluster, None).known if key not in _NO_COLLECTIVE]
-        return [*TRAINING_KEYS, *cluster, *options]
+        return [*TRAINING_KEYS, *super().known, *options]
 
     def _strategy_kind(self, key: str) -> Kind:
         name, _, wanted = key.partition(".")
         options = {option.name: option for option in find_strategy(name).options}
         if wanted not in options:
-            has = listing([f"{name}.{other}" for other in options]) or "none"
-            raise InputError(f"{name} has no such option; its options: {has}")
+            has = [f"{name}.{other}" for other in options]
+            raise InputError(f"{name} has no such option; {suggestion(key, has, 'its options')}")
         option = options[wanted]
         if option.quantity == "bytes":
             return BYTES
@@ -93,11 +89,6 @@ class TrainingNamer(BaseNamer):
         """The strategies that the scenario compares."""
         return self.training.strategies
 
-    @cached_property
-    def table(self) -> KeyTable:
-        """The keys that points may have."""
-        return TrainingKeyTable(self.cluster, None, training=self.training)
-
     def has_metric(self, path: Path, metric: str) -> bool:
         """Every step has every metric, or none where it says so itself."""
         del path, metric
@@ -111,11 +102,9 @@ class TrainingNamer(BaseNamer):
         """
         return written_options(name, options)
 
-    def base(self, key: str) -> Any:
-        """Return what ``cluster:`` and ``training:`` give for a key, or None."""
-        if key in TRAINING_KEYS:
-            return getattr(self.training, key)
-        return 0 if self.cluster is None else settings_value(self.cluster, NO_COLLECTIVE, key)
+    def is_written(self, key: str) -> bool:
+        """Whether the scenario has a value for a key beside the swept ones, if only a default."""
+        return key not in TRAINING_KEYS or getattr(self.training, key) is not None
 
     def lacks(self, path: Path, point: Point, along: str) -> bool:
         """Whether a point has no sequence; a problem if so."""
@@ -136,10 +125,6 @@ class TrainingNamer(BaseNamer):
             only = self.entries[0]
             reference = Reference(only.name, only.options)
         return super().selector(path, reference, raw, own, shared)
-
-
-NO_COLLECTIVE = CollectiveSettings("all_reduce", ())
-"""Stands where only the cluster is asked for a value."""
 
 
 def written_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

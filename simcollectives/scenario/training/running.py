@@ -4,8 +4,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simcollectives.errors import InputError, Problem
-from simcollectives.scenario.build import is_free, is_option, restricted
+from simcollectives.scenario.build import is_free, restricted
 from simcollectives.scenario.expectations import check_expectation
+from simcollectives.scenario.keys import is_option
 from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.results import Check, PlayedStep, Row, ScenarioResult, SweepAdvice
 from simcollectives.scenario.training.evaluation import TRAINING_ROW_KEYS, TrainingEvaluator

@@ -1,10 +1,9 @@
 """Families of models, one file an architecture and one line in a table."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.errors import InputError, Problem, show_value, suggestion
 from simcollectives.training.families.bert import BERT
 from simcollectives.training.families.config import Config, read_fields
 from simcollectives.training.families.gpt2 import GPT2
@@ -14,7 +13,7 @@ from simcollectives.training.families.resnet import RESNET
 from simcollectives.training.families.t5 import T5
 from simcollectives.training.families.types import BuiltModel, Family
 
-__all__ = ["FAMILIES", "BuiltModel", "Config", "Family", "build_model", "nearest"]
+__all__ = ["FAMILIES", "BuiltModel", "Config", "Family", "build_model"]
 
 FAMILIES: Mapping[str, Family] = {
     family.name: family for family in (BERT, GPT2, LLAMA, MISTRAL, MIXTRAL, QWEN2, RESNET, T5)
@@ -41,10 +40,8 @@ def build_model(
     """
     problems: list[Problem] = []
     if architecture is not None and architecture not in family.architectures:
-        known = (
-            f"{nearest(architecture, family.architectures)}known for {family.name}: {', '.join(family.architectures)}"
-        )
-        problems.append(Problem(f"{place}.architectures", f"{show_value(architecture)} is not known; {known}"))
+        remedy = suggestion(architecture, family.architectures, f"known for {family.name}", whole=True)
+        problems.append(Problem(f"{place}.architectures", f"{show_value(architecture)} is not known; {remedy}"))
     reading = read_fields(family.config, config, place, whole=whole)
     problems += reading.problems
     if problems or reading.config is None:
@@ -53,9 +50,3 @@ def build_model(
     assumed = reading.assumed if architecture else (("architectures", chosen), *reading.assumed)
     model = family.build(reading.config, chosen, name)
     return BuiltModel(model, chosen, assumed, tuple(reading.config.warnings()))
-
-
-def nearest(name: object, known: tuple[str, ...]) -> str:
-    """Return "did you mean X? " where a known name is near, else nothing."""
-    near = difflib.get_close_matches(str(name), known, n=1)
-    return f"did you mean {near[0]}? " if near else ""

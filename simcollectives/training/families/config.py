@@ -3,7 +3,6 @@
 A family declares its config as a frozen dataclass: a field's type is its kind, its default that of transformers 5.
 """
 
-import difflib
 import math
 import types
 import typing
@@ -11,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeVar
 
-from simcollectives.errors import Problem, show_value
+from simcollectives.errors import Problem, nearest, show_value
 
 MOST = (1 << 31) - 1
 MOST_LAYERS = 10_000
@@ -80,8 +79,8 @@ def read_fields(kind: type[C], data: Mapping[str, Any], place: str = "$", *, who
 
 
 def _missing(spec: Field[Any], data: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(spec.name, map(str, data), n=1, cutoff=0.8)
-    hint = f"is it {show_value(near[0])}, misspelled? " if near else ""
+    near = nearest(spec.name, data, 0.8)
+    hint = "" if near is None else f"is it {show_value(near)}, misspelled? "
     return f"this field is missing; {hint}add it, such as {show_value(spec.name)}: {_example(spec.default)}"
 
 

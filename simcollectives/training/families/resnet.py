@@ -65,7 +65,7 @@ def _made(pixels: int, kernel: int, stride: int) -> int:
 
 def _convolution(name: str, inputs: int, outputs: int, kernel: int, side: int) -> Module:
     weight = Parameter(f"{name}.weight", (outputs, inputs, kernel, kernel))
-    return Module(name, "linear", (weight,), matmul_elements=weight.elements, positions=side * side)
+    return Module(name, "convolution", (weight,), matmul_elements=weight.elements, positions=side * side)
 
 
 def _block(path: str, channels: int, planes: int, expansion: int, stride: int, pixels: int) -> Layer:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from simcollectives.algorithms.types import Options
 from simcollectives.cluster import Cluster
 from simcollectives.engines import execute, make_job
-from simcollectives.engines.job import count_bytes_sent
+from simcollectives.engines.bytes_sent import count_bytes_sent
 
 AnyArray = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]

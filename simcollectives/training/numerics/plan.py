@@ -1,6 +1,5 @@
 """What is trained, how, on how many devices, and with which mistake."""
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from simcollectives.algorithms.types import Options
-from simcollectives.errors import Problem, show_value
+from simcollectives.errors import Problem, show_value, suggestion
 from simcollectives.schedule.partition import partition
 from simcollectives.training.numerics.network import BATCH_NORMS, Network
 from simcollectives.training.numerics.optimizers import OPTIMIZERS
@@ -137,9 +136,7 @@ def _is_whole(value: Any) -> bool:
 def _choice(place: str, value: Any, choices: Sequence[str]) -> Problem | None:
     if isinstance(value, str) and value in choices:
         return None
-    near = difflib.get_close_matches(str(value), choices, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return Problem(place, f"{show_value(value)} is not known; {hint}write one of: {', '.join(choices)}")
+    return Problem(place, f"{show_value(value)} is not known; {suggestion(value, choices, 'write one of')}")
 
 
 def _shard_problems(plan: NumericsPlan) -> list[Problem]:

@@ -11,7 +11,6 @@ Reference: Li et al., PVLDB 13(12), 2020; torch 2.13: nn/parallel/distributed.py
 every parameter gets a gradient, that all ranks find the same order, and that collectives do not slow kernels down.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +26,15 @@ from simcollectives.training.buckets import (
     in_registration_order,
 )
 from simcollectives.training.model import Parameter
-from simcollectives.training.passes import GRADIENTS, backward, forward, optimizer_step, ready_order, stand_replicated
+from simcollectives.training.passes import (
+    GRADIENTS,
+    backward,
+    forward,
+    nobody,
+    optimizer_step,
+    ready_order,
+    stand_replicated,
+)
 from simcollectives.training.pricing import WORLD
 from simcollectives.training.program import COMPUTE, Builder, Call, Program
 from simcollectives.training.setup import Training
@@ -50,54 +57,61 @@ def bucket_limits(options: Options) -> tuple[float, ...]:
     return tuple(caps) if isinstance(caps, tuple) else (caps,)
 
 
-def rebuilt(training: Training, options: Options) -> bool:
-    """Whether buckets were already made from the order in which gradients become complete."""
-    if options["find_unused_parameters"] and not options["static_graph"]:
-        return False
-    return training.iteration is None or training.iteration > (1 if options["static_graph"] else 0)
+def _rebuilt_after(options: Options) -> int | None:
+    """Return after how many reduced backward passes buckets are made anew; None: never."""
+    if options["bucket_order"] == "registration":
+        return None
+    if options["static_graph"]:
+        return 2
+    return None if options["find_unused_parameters"] else 1
 
 
-def buckets_of(training: Training, options: Options) -> list[Bucket]:
-    """Return the buckets in the order in which they are reduced."""
+def buckets_of(training: Training, options: Options, reduced: int | None = None) -> list[Bucket]:
+    """Return the buckets in the order in which they are reduced, after so many ``reduced`` backward passes.
+
+    None is the steady state.
+    """
     how = training.gradient_dtype, training.gradient_bytes
-    parameters = training.model.parameters
-    limits = bucket_limits(options)
+    parameters, limits = training.model.parameters, bucket_limits(options)
+    when = _rebuilt_after(options)
     if options["bucket_order"] == "registration":
         return assign(parameters, limits, *how)
-    if rebuilt(training, options):
+    if when is not None and (reduced is None or reduced >= when):
         return assign(ready_order(training), limits, *how)
-    unused = options["find_unused_parameters"] and not options["static_graph"]
-    first = assign(parameters, limits if unused else UNLIMITED, *how)
+    first = assign(parameters, limits if when is None else UNLIMITED, *how)
     return in_registration_order(first, parameters)[::-1]
 
 
 @dataclass
 class _Reducer:
-    """Launches buckets in order during one backward pass. ``apart``: gradients are not yet views of the buckets."""
+    """Launches buckets in order during one backward pass. ``apart``: gradients are not yet views of the buckets.
+
+    ``delays`` the launches to the end, as the first pass over a static graph does.
+    """
 
     builder: Builder
     training: Training
     options: Options
     buckets: list[Bucket]
-    hook: Hook
     apart: bool
-    pending: list[int] = field(default_factory=list)
+    delays: bool
     ends: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.hook: Hook = HOOKS[self.options["hook"]]
         self.pending = [len(bucket.parameters) for bucket in self.buckets]
         self.bucket_of = {p.name: i for i, bucket in enumerate(self.buckets) for p in bucket.parameters}
-        static = self.options["static_graph"] and self.training.iteration == 0
-        self.delays = static
 
-    def ready(self, parameter: Parameter, _done: int) -> None:
-        """Copy a complete gradient into its bucket, and launch what can be."""
+    def ready(self, parameter: Parameter) -> None:
+        """Put a complete gradient into its bucket, divided by the number of ranks, and launch what can be."""
         index = self.bucket_of[parameter.name]
+        size = self.training.gradient_bytes(parameter)
+        seconds = self.training.memory_seconds(2 * size)
         if self.apart:
-            size = self.training.gradient_bytes(parameter)
             frees = [(GRADIENTS, size)] if self.options["gradient_as_bucket_view"] else []
-            seconds = self.training.memory_seconds(2 * size)
             self.builder.compute(f"{parameter.name} into bucket {index}", seconds, frees=frees)
+        elif not self.hook.divides:
+            self.builder.compute(f"{parameter.name} divided", seconds)
         self.pending[index] -= 1
         if not self.delays:
             self._launch()
@@ -105,74 +119,87 @@ class _Reducer:
     def _launch(self) -> None:
         while len(self.ends) < len(self.buckets) and self.pending[len(self.ends)] == 0:
             index = len(self.ends)
-            self.ends.append(self.hook(self.builder, self.training, self.options, self.buckets[index], index))
+            self.ends.append(self.hook.reduce(self.builder, self.training, self.options, self.buckets[index], index))
 
-    def finish(self) -> list[int]:
+    def finish(self) -> None:
         """End the backward pass: wait for the buckets, and copy them back where gradients are not views of them."""
+        unused = [self._unused()] if self.delays else []
         self._launch()
-        ends = list(self.ends)
         if self.options["find_unused_parameters"] and not self.options["static_graph"]:
-            call = Call("all_reduce", WORLD, self.training.world_size, len(self.training.model.parameters), "int32")
-            ends.append(self.builder.collective("unused parameters", call, after=[self.builder.last[COMPUTE]]))
-        if self.options["gradient_as_bucket_view"]:
-            return ends
-        for index, bucket in enumerate(self.buckets):
-            seconds = self.training.memory_seconds(2 * bucket.bytes)
-            self.builder.compute(f"bucket {index} into gradients", seconds, after=[ends[index]])
-        return ends
+            unused = [self._unused()]
+        if not self.options["gradient_as_bucket_view"]:
+            for index, bucket in enumerate(self.buckets):
+                seconds = self.training.memory_seconds(2 * bucket.bytes)
+                self.builder.compute(f"bucket {index} into gradients", seconds, after=[self.ends[index]])
+        self.builder.compute("wait for the buckets", 0.0, after=[*self.ends, *unused])
 
-
-def _aliased(options: Options) -> bool:
-    """Whether gradients are views of the buckets all the time, so that nothing is copied and nothing held twice."""
-    return bool(options["gradient_as_bucket_view"] and options["zero_grad"] == "zero")
+    def _unused(self) -> int:
+        """Tell all ranks which parameters had no gradient: a number for each."""
+        call = Call("all_reduce", WORLD, self.training.world_size, len(self.training.model.parameters), "int32")
+        return self.builder.collective("unused parameters", call, after=[self.builder.last[COMPUTE]])
 
 
 def write_program(training: Training, options: Options) -> Program:
     """Write the step of one rank."""
     builder = Builder()
-    hook = HOOKS[options["hook"]]
-    buckets = buckets_of(training, options)
+    steady = buckets_of(training, options)
     stand_replicated(builder, training)
-    builder.stand(BUCKETS, sum(bucket.bytes for bucket in buckets))
-    for item, size in hook.standing(training, options, buckets):
+    builder.stand(BUCKETS, sum(bucket.bytes for bucket in steady))
+    for item, size in HOOKS[options["hook"]].standing(training, options, steady):
         builder.stand(item, size)
-    ends: list[int] = []
-    synchronised, apart = True, not _aliased(options)
+    # Gradients that are zeroed, not set to None, outlive a step.
+    views, kept = options["gradient_as_bucket_view"], options["zero_grad"] == "zero"
+    held = kept and training.iteration != 0
+    if held:
+        builder.stand(GRADIENTS, 0 if views else training.all_gradient_bytes)
+        builder.compute("gradients to zero", training.memory_seconds(training.all_gradient_bytes))
+    _passes(builder, training, options, steady, held)
+    optimizer_step(builder, training, frees_gradients=not (views or kept))
+    return builder.program()
+
+
+def _passes(builder: Builder, training: Training, options: Options, steady: list[Bucket], held: bool) -> None:
+    """Issue all micro-batches. ``held``: gradients of zero are there already."""
+    views = options["gradient_as_bucket_view"]
+    reduced = _reduced_before(training, options)
+    synchronised, apart = True, not (views and held)
     for micro_batch in range(training.accumulation):
         builder.micro_batch, builder.phase = micro_batch, "forward"
-        if micro_batch == 0:
-            _rebuild(builder, training, options, buckets)
+        buckets = steady if reduced is None else buckets_of(training, options, reduced)
+        if synchronised and reduced is not None and reduced == _rebuilt_after(options):
+            _tell_order(builder, training, buckets)
+            if not apart:
+                # Gradients are views of the old buckets, which stay until each has been copied.
+                builder.compute("new buckets", 0.0, allocates=[(GRADIENTS, training.all_gradient_bytes)])
+                apart = True
         if synchronised and options["broadcast_buffers"]:
             _broadcast_buffers(builder, training)
         forward(builder, training)
         builder.phase = "backward"
         synchronised = not options["no_sync"] or micro_batch == training.accumulation - 1
-        reducer = _Reducer(builder, training, options, buckets, hook, apart)
-        told: Callable[[Parameter, int], None] = reducer.ready if synchronised else _not_told
-        backward(builder, training, told, first=apart and micro_batch == 0)
+        reducer = _Reducer(builder, training, options, buckets, apart, options["static_graph"] and reduced == 0)
+        backward(builder, training, reducer.ready if synchronised else nobody, first=not held and micro_batch == 0)
         if synchronised:
-            ends = reducer.finish()
-            apart = apart and not options["gradient_as_bucket_view"]
-    optimizer_step(builder, training, ends, gradients=0 if options["gradient_as_bucket_view"] else None)
-    return builder.program()
+            reducer.finish()
+            apart = apart and not views
+            reduced = None if reduced is None else reduced + 1
 
 
-def _not_told(_parameter: Parameter, _done: int) -> None:
-    """Under no_sync gradients only add up."""
+def _reduced_before(training: Training, options: Options) -> int | None:
+    """Return how many backward passes were reduced before this step; None in the steady state."""
+    if training.iteration is None:
+        return None
+    return training.iteration * (1 if options["no_sync"] else training.accumulation)
 
 
-def _rebuild(builder: Builder, training: Training, options: Options, buckets: list[Bucket]) -> None:
+def _tell_order(builder: Builder, training: Training, buckets: list[Bucket]) -> None:
     """Rank 0 tells the others its order of gradients, once, when buckets are made from it."""
-    when = 2 if options["static_graph"] else 1
-    if training.iteration != when or not rebuilt(training, options) or options["bucket_order"] == "registration":
-        return
     for name, elements in (
         ("order of gradients", len(training.model.parameters) + 1),
         ("sizes of buckets", len(buckets)),
     ):
         call = Call("broadcast", WORLD, training.world_size, elements, "int32")
-        after = [builder.last[COMPUTE]] if COMPUTE in builder.last else []
-        end = builder.collective(name, call, after=after)
+        end = builder.collective(name, call, after=[builder.last[COMPUTE]] if COMPUTE in builder.last else [])
         builder.host(f"wait for {name}", after=[end])
 
 
@@ -181,25 +208,30 @@ def _broadcast_buffers(builder: Builder, training: Training) -> None:
     groups = assign(
         buffers,
         (BUFFER_BUCKET_BYTES,),
-        lambda buffer: buffer.dtype or training.precision.parameters,
-        lambda buffer: buffer.elements * DTYPES[buffer.dtype or training.precision.parameters],
+        training.parameter_dtype,
+        lambda buffer: buffer.elements * DTYPES[training.parameter_dtype(buffer)],
     )
-    for group in groups:
-        after = [builder.last[COMPUTE]] if COMPUTE in builder.last else []
+    for group in in_registration_order(groups, buffers):
+        seconds = training.memory_seconds(2 * group.bytes)
+        joined = builder.compute("buffers to send", seconds)
         call = Call("broadcast", WORLD, training.world_size, group.elements, group.dtype)
-        end = builder.collective("buffers", call, after=after)
-        builder.compute("buffers", training.memory_seconds(2 * group.bytes), after=[end])
+        end = builder.collective("buffers", call, after=[joined])
+        builder.compute("buffers", seconds, after=[end])
 
 
 def warnings(training: Training, options: Options) -> tuple[str, ...]:
-    """Tell of buckets that are larger than the model."""
-    gradients = sum(training.gradient_bytes(p) for p in training.model.parameters)
-    largest = max(bucket_limits(options))
-    if len(bucket_limits(options)) > 1 or gradients > largest:
-        return ()
-    size, cap = format_bytes(gradients), format_bytes(largest)
-    why = "one bucket holds them all, and is reduced after the backward pass: nothing overlaps"
-    return (f"the gradients of {training.model.name} ({size}) are smaller than bucket_cap ({cap}): {why}",)
+    """Tell of buckets that are larger than the model, and of options of a hook that is not used."""
+    found = []
+    gradients, cap = training.all_gradient_bytes, bucket_limits(options)[0]
+    if options["bucket_cap"] is not None and gradients <= cap:
+        why = "one bucket holds them all, and is reduced after the backward pass: nothing overlaps"
+        size = f"the gradients of {training.model.name} ({format_bytes(gradients)})"
+        found.append(f"{size} are smaller than bucket_cap ({format_bytes(cap)}): {why}")
+    for name, hook in HOOKS.items():
+        for option in hook.options:
+            if options["hook"] != name and options[option.name] != option.default:
+                found.append(f"{option.name} does nothing without hook: {name}")
+    return tuple(found)
 
 
 def _caps(value: Any) -> float | tuple[float, ...] | None:

@@ -3,36 +3,44 @@
 The traffic is that of the collective algorithm ``parameter_server``: 2 N M / (k B) for N workers, M bytes and k
 dedicated servers, until a worker's own port binds; with a server on every worker, reduce-scatter and all-gather.
 
-Reference: Li et al., OSDI 2014. Assumes synchronous training, gradients and parameters of one dtype, and servers that
-update in no time; workers then have no optimizer of their own.
+Reference: Li et al., OSDI 2014. Assumes synchronous training, and servers that update in no time and send parameters
+in the dtype of the gradients. Optimizer states stand on the servers: with one on every worker, each has its share.
 """
 
 from typing import Any
 
 from simcollectives.algorithms import find_algorithm
-from simcollectives.training.passes import GRADIENTS, PARAMETERS, backward, forward
-from simcollectives.training.pricing import WORLD
-from simcollectives.training.program import COMPUTE, Builder, Call, Program
+from simcollectives.algorithms.parameter_server import CO_LOCATED
+from simcollectives.engines.job import DTYPES
+from simcollectives.training.passes import GRADIENTS, OPTIMIZER, stand_model
+from simcollectives.training.program import Builder, Program
 from simcollectives.training.setup import Training
+from simcollectives.training.strategies.all_reduce_once import compute_gradients, reduce_gradients
 from simcollectives.training.strategies.types import Options, Strategy
 
 
-def write_program(training: Training, _options: Options) -> Program:
+def write_program(training: Training, options: Options) -> Program:
     """Write the step of one worker."""
     builder = Builder()
-    builder.stand(PARAMETERS, training.parameter_bytes)
-    for micro_batch in range(training.accumulation):
-        builder.micro_batch = micro_batch
-        builder.phase = "forward"
-        forward(builder, training)
-        builder.phase = "backward"
-        backward(builder, training, lambda _parameter, _done: None, first=micro_batch == 0)
+    stand_model(builder, training)
+    if options["servers"] == CO_LOCATED:
+        share = -(-training.model.elements // training.world_size)
+        builder.stand(OPTIMIZER, training.optimizer.held_bytes * share)
+    compute_gradients(builder, training)
     builder.phase = "optimizer"
-    elements = training.model.elements
-    call = Call("all_reduce", WORLD, training.world_size, elements, training.precision.gradients)
-    freed = sum(training.gradient_bytes(parameter) for parameter in training.model.parameters)
-    builder.collective("push and pull", call, after=[builder.last[COMPUTE]], frees=[(GRADIENTS, freed)])
+    done = reduce_gradients(builder, training, "push and pull")
+    builder.compute("new parameters", 0.0, after=done, frees=[(GRADIENTS, training.all_gradient_bytes)])
     return builder.program()
+
+
+def warnings(training: Training, _options: Options) -> tuple[str, ...]:
+    """Tell of parameters that have another width than gradients."""
+    parameters, gradients = training.precision.parameters, training.precision.gradients
+    if DTYPES[parameters] == DTYPES[gradients]:
+        return ()
+    return (
+        f"parameter_server sends parameters as {gradients}, like gradients, although they are held as {parameters}",
+    )
 
 
 def choices(options: Options) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -47,4 +55,5 @@ STRATEGY = Strategy(
     program=write_program,
     options=find_algorithm("all_reduce", "parameter_server").options,
     choices=choices,
+    warnings=warnings,
 )

@@ -1,11 +1,10 @@
 """The table of strategies."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from simcollectives.algorithms import Option
-from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.errors import InputError, Problem, show_value, suggestion
 from simcollectives.training.strategies import all_reduce_once, ddp, parameter_server
 from simcollectives.training.strategies.types import Strategy
 from simcollectives.units import QUANTITIES
@@ -26,10 +25,8 @@ def find_strategy(name: str) -> Strategy:
     known = {strategy.name: strategy for strategy in STRATEGIES}
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(str(name), known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    rule = f"{show_value(name)} is not a strategy; {hint}there are: {', '.join(known)}"
-    raise InputError([Problem("strategy", rule)])
+    remedy = suggestion(name, list(known), "there are")
+    raise InputError([Problem("strategy", f"{show_value(name)} is not a strategy; {remedy}")])
 
 
 def label_of(strategy: Strategy, options: Mapping[str, Any]) -> str:
@@ -65,10 +62,8 @@ def resolve_strategy_options(strategy: Strategy, given: Mapping[str, Any] | None
     problems = []
     for name, value in (given or {}).items():
         if name not in known:
-            near = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            has = f"it has: {', '.join(known)}" if known else "it has none"
-            problems.append(Problem(str(name), f"{strategy.name} has no option {show_value(name)}; {hint}{has}"))
+            rule = f"{strategy.name} has no option {show_value(name)}"
+            problems.append(Problem(str(name), f"{rule}; {suggestion(name, list(known), 'it has')}"))
             continue
         try:
             resolved[name] = known[name].check(value)

@@ -1,0 +1,51 @@
+"""Bytes that each device sends, counted without playing: by phase where its rounds are alike, else row by row."""
+
+import numpy as np
+
+from simcollectives.engines.job import Job
+from simcollectives.schedule.types import IntArray, Ints, Phase, Round, common
+
+
+def count_bytes_sent(job: Job) -> IntArray:
+    """Bytes sent [level, device]."""
+    sent = np.zeros((len(job.full_cluster.levels), job.schedule.devices), dtype=np.int64)
+    for channel in job.schedule.channels:
+        for phase in channel:
+            _add_phase(job, phase, sent)
+    return sent
+
+
+def _add_phase(job: Job, phase: Phase, sent: IntArray) -> None:
+    regular = phase.regular
+    if regular is not None and job.layout.even and len(sent) == 1:
+        chunks = sum(regular.chunks(step) for step in range(phase.steps))
+        sent += regular.messages * chunks * job.layout.floor * job.itemsize
+    elif phase.rotation == 1 and phase.steps:
+        round_ = phase.round_at(0)
+        once = np.zeros(sent.shape[1], dtype=np.int64)
+        once[round_.src] = job.layout.row_elements(round_) * job.itemsize
+        level = job.full_cluster.network.levels_crossed(round_.src, round_.dst)
+        sent[level, round_.src] += sum_of_turns(once, phase.steps)[round_.src]
+    else:
+        for step in range(phase.steps):
+            _add_round(job, phase.round_at(step), sent)
+
+
+def _add_round(job: Job, round_: Round, sent: IntArray) -> None:
+    level: Ints = common(job.full_cluster.network.levels_crossed(round_.src, round_.dst))
+    row_bytes: Ints = job.layout.common_elements(round_) * job.itemsize
+    np.add.at(sent.reshape(-1), level * sent.shape[1] + round_.src, row_bytes)
+
+
+def sum_of_turns(values: IntArray, turns: int) -> IntArray:
+    """Sum of the values as they are, moved on by one place, by two, .. by ``turns`` - 1 places.
+
+    >>> sum_of_turns(np.array([5, 0, 0, 1]), 2).tolist()
+    [6, 5, 0, 1]
+    """
+    n = len(values)
+    cycles, rest = divmod(turns, n)
+    before = np.concatenate([[0], np.cumsum(np.tile(values, 2))])
+    end = n + np.arange(n) + 1
+    total: IntArray = cycles * values.sum() + before[end] - before[end - rest]
+    return total

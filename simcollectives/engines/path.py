@@ -1,0 +1,26 @@
+"""Seconds collected along a critical path."""
+
+from simcollectives.cluster.types import Cluster
+from simcollectives.engines.run import Parts
+
+
+class Path:
+    """Latency and bandwidth by level, and reduction; seconds."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Start with nothing."""
+        self._names = tuple(level.name for level in cluster.levels)
+        self.latency, self.bandwidth, self.reduction = [0.0] * len(self._names), [0.0] * len(self._names), 0.0
+
+    def add(self, level: int, latency: float, seconds: float, times: int = 1) -> None:
+        """Add a message that lasts ``seconds`` after its start, ``latency`` of them before its bytes flow."""
+        self.latency[level] += times * latency
+        self.bandwidth[level] += times * (seconds - latency)
+
+    def parts(self, seconds: float) -> Parts:
+        """Return the parts; they sum to ``seconds``, from which rounding may have led away."""
+        rest = seconds - sum(self.latency) - sum(self.bandwidth) - self.reduction
+        widest = max(range(len(self._names)), key=lambda level: self.bandwidth[level])
+        if self.bandwidth[widest] > 0:
+            self.bandwidth[widest] = max(self.bandwidth[widest] + rest, 0.0)
+        return Parts(self._names, tuple(self.latency), tuple(self.bandwidth), self.reduction)
