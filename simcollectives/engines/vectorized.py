@@ -142,7 +142,7 @@ class _Walk:
         for first in range(0, phase.steps, self.spacing):
             count = min(self.spacing, phase.steps - first)
             segment = ArraySegment(phase, first, count, self.rounds + first, clock, self.timer)
-            segment.played, clock = segment.play(self.sent)
+            segment.played, clock = segment.play(self.sent, self.watch)
             self.segments.append(segment)
             if self.watch is not None:
                 self.watch(sum(len(timed.ends.src) for _, timed in segment.played))

@@ -5,6 +5,7 @@
 
 from simcollectives.scenario.json_schema import json_schema
 from simcollectives.scenario.loading import load_scenario
+from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.planning import Plan, plan_scenario
 from simcollectives.scenario.progress import Progress, Standing
 from simcollectives.scenario.results import Check, MeasuredComparison, ScenarioResult
@@ -16,6 +17,7 @@ __all__ = [
     "AnyScenario",
     "Check",
     "MeasuredComparison",
+    "NumericsScenario",
     "Plan",
     "Progress",
     "Scenario",

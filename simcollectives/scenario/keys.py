@@ -32,7 +32,10 @@ Value = int | float
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of number: how it is read from YAML (raising UnitError), written, and described to an editor."""
+    """A kind of number: how it is read from YAML (raising UnitError), written, and described to an editor.
+
+    ``equals`` needs no tolerance where it is ``exact``.
+    """
 
     name: str
     parse: Callable[[object], Value]
@@ -40,6 +43,7 @@ class Kind:
     example: str
     json_schema: JsonSchema
     whole: bool = False
+    exact: bool = False
 
 
 def _ranged(quantity: str, low: float, high: float) -> Callable[[object], float]:

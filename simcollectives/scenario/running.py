@@ -12,6 +12,8 @@ from simcollectives.scenario.build import build_cluster, options_at
 from simcollectives.scenario.evaluation import Evaluator
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import point_text
+from simcollectives.scenario.numerics.running import run_numerics_scenario
+from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.planning import Plan, plan_scenario, planned_runs
 from simcollectives.scenario.progress import STEP_SECONDS, Progress, Standing, Tracker
 from simcollectives.scenario.results import ROW_KEYS, Check, MeasuredComparison, Row, ScenarioResult
@@ -42,6 +44,8 @@ def run_scenario(
     """
     if isinstance(scenario, TrainingScenario):
         return run_training(scenario, None if progress is None else partial(_tell_of_steps, progress))
+    if isinstance(scenario, NumericsScenario):
+        return run_numerics_scenario(scenario, None if progress is None else partial(_tell_of_steps, progress))
     evaluator = Evaluator(scenario)
     collected = _Collected()
     interrupted = False

@@ -148,7 +148,8 @@ def _slow_problems(cluster: Cluster, slow: Mapping[int, float]) -> list[Problem]
             rule = f"there is no rank {show_value(rank)}; ranks are 0 to {cluster.world_size - 1}"
             problems.append(Problem("slow", rule))
         if not _is_number(factor) or not 0 < factor < inf:
-            rule = f"{show_value(factor)} is not a factor on the compute of rank {rank}; it must be more than 0"
+            what = f"{show_value(factor)} is not a factor on the compute of rank {rank}"
+            rule = f"{what}; write a number above 0, such as 1.2"
             problems.append(Problem("slow", rule))
     return problems
 
