@@ -50,6 +50,7 @@ SCENARIO = """\
 title: {title}
 cluster: {{devices: {devices}, link: {{alpha: 5 us, bandwidth: 450 GB/s}}}}
 collective: {{name: all_reduce, algorithms: [{algorithm}], message: 1 GiB}}
+skipping: {skipping}
 """
 PROCESSES = (
     # Devices, algorithm, whether what repeats is skipped.
@@ -58,11 +59,6 @@ PROCESSES = (
     (1048576, "rabenseifner", True),
 )
 RUN = "import sys; from simcollectives.cli import main; main()"
-RUN_WITHOUT_SKIPPING = (
-    "from functools import partial; from importlib import import_module;"
-    "simulate = import_module('simcollectives.engines.simulate');"
-    "simulate.vectorized = partial(simulate.vectorized, skip=False);" + RUN
-)
 
 
 def best(run: Callable[[], object], repeats: int) -> float:
@@ -84,8 +80,9 @@ def measure_process(devices: int, algorithm: str, *, skipping: bool, repeats: in
     """Return the least seconds, processor seconds and peak MB of whole processes that run one scenario."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "scenario.yaml"
-        file.write_text(SCENARIO.format(title=f"{algorithm} of {devices}", devices=devices, algorithm=algorithm))
-        command = [sys.executable, "-c", RUN if skipping else RUN_WITHOUT_SKIPPING, "run", str(file)]
+        what = {"devices": devices, "algorithm": algorithm, "skipping": str(skipping).lower()}
+        file.write_text(SCENARIO.format(title=f"{algorithm} of {devices}", **what))
+        command = [sys.executable, "-c", RUN, "run", str(file)]
         measured = [_measure_once(command) for _ in range(repeats)]
     return tuple(min(values) for values in zip(*measured, strict=True))
 
