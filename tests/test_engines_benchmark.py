@@ -73,3 +73,19 @@ def test_everything_about_the_engines_is_printed(tmp_path: Path) -> None:
     assert "event == vectorized: " in done.stdout
     assert "cost of a message to its best" in done.stdout
     assert "private resources" in done.stdout
+
+
+@pytest.mark.benchmark
+def test_estimates_are_printed_beside_what_runs_took(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT.with_name("estimates.py")), "--most", "0.02"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert "part timed" in lines[1]
+    assert {line.split()[0] for line in lines[2:]} == {
+        "event",
+        "vectorized",
+        "lockstep",
+        "closed_form",
+        "one_port",
+        "loggp",
+    }

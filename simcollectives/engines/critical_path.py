@@ -16,6 +16,7 @@ from simcollectives.engines.path import Path
 from simcollectives.engines.ring_phase import RingPhase
 from simcollectives.engines.run import Parts
 from simcollectives.engines.timed_round import TimedRound, Timer, add_bytes, advance, entry
+from simcollectives.engines.watch import Watch
 from simcollectives.schedule.types import IntArray, Phase
 
 
@@ -76,7 +77,7 @@ class ArraySegment:
     timer: Timer
     played: Played | None = None
 
-    def play(self, sent: IntArray | None = None) -> tuple[Played, FloatArray]:
+    def play(self, sent: IntArray | None = None, watch: Watch | None = None) -> tuple[Played, FloatArray]:
         """Play the rounds; return them and the clocks after them. Adds what ranks send to ``sent`` [level, device]."""
         played, clock = [], self.start
         for step in range(self.steps):
@@ -85,6 +86,8 @@ class ArraySegment:
                 add_bytes(sent, timed.ends, message_bytes)
             played.append((clock, timed))
             clock = advance(clock, timed)
+            if watch is not None:
+                watch(len(timed.ends.src))
         return played, clock
 
     @property

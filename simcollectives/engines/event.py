@@ -9,14 +9,19 @@ from typing import Any
 
 import numpy as np
 import simpy
+from simpy.core import EmptySchedule
 
 from simcollectives.engines.fair_sharing import FairNetwork
 from simcollectives.engines.filling import Flow
 from simcollectives.engines.job import Job
 from simcollectives.engines.live_round import LiveRound, Path, live_rounds
 from simcollectives.engines.run import Parts, Timeline
+from simcollectives.engines.watch import Watch
 from simcollectives.errors import ScheduleError
 from simcollectives.schedule.types import IntArray
+
+EVENTS_BETWEEN_LOOKS = 16
+"""Events between two calls of a watch; one event may end the messages of all ranks."""
 
 
 class _Gate(simpy.Event):
@@ -53,8 +58,9 @@ class _Play:
         self.starts = job.conditions.starts(job.schedule.devices).tolist()
         self.ends: list[tuple[float, Path]] = []
         self.rows: list[tuple[Any, ...]] | None = [] if record else None
+        self.completed = 0
 
-    def run(self) -> Parts:
+    def run(self, watch: Watch | None = None) -> Parts:
         levels = len(self.cluster.levels)
         processes = 0
         for channel, rounds in enumerate(self.rounds):
@@ -62,45 +68,61 @@ class _Play:
                 for rank in range(self.job.schedule.devices):
                     self.env.process(self._rank(rank, channel, [0.0] * (2 * levels + 1)))
                     processes += 1
-        self.env.run()
+        self.env.run() if watch is None else self._run_watched(watch)
         if len(self.ends) != processes:
             raise ScheduleError(f"{self.job.label}: {processes - len(self.ends)} ranks never finished")
         seconds, path = max(self.ends, key=lambda end: end[0], default=(0.0, [0.0] * (2 * levels + 1)))
         names = tuple(level.name for level in self.cluster.levels)
         return Parts.of_path(names, seconds, path[0:-1:2], path[1:-1:2], path[-1])
 
+    def _run_watched(self, watch: Watch) -> None:
+        step, told = self.env.step, 0
+        try:
+            while True:
+                for _ in range(EVENTS_BETWEEN_LOOKS):
+                    step()
+                told, new = self.completed, self.completed - told
+                watch(new)
+        except EmptySchedule:
+            watch(self.completed - told)
+
     def _rank(self, rank: int, channel: int, path: Path) -> Generator[simpy.Event, None, None]:
         env, live_rounds, gate = self.env, self.live[channel], self.gates[channel][rank]
-        if self.starts[rank]:
-            path[0] = self.starts[rank]
-            yield env.timeout(self.starts[rank])
-        for number in range(self.rounds[channel]):
-            live = live_rounds.get(number)
-            if live is None:
-                live = live_rounds[number] = next(self.streams[channel])
-            live.ranks_left -= 1
-            if live.ranks_left == 0:
-                del live_rounds[number]
-            mine = live.messages_at.get(rank)
-            if mine is None:
-                continue
-            live.pending[rank] = len(mine)
-            entered = live.entered
-            for i in mine:
-                if entered[i]:
-                    self._start(live, i, path)
-                else:
-                    entered[i] = True
-            yield gate
-            path = self._path_after(live, live.last[rank])
-            if live.reduction and live.reduction[rank]:
-                seconds = live.reduction[rank]
-                if self.rows is not None:
-                    row = (rank, "reduce", "reduce", env.now, env.now + seconds, live.reduced_bytes[rank], -1)
-                    self.rows.append((*row, number, channel))
-                path[-1] += seconds
-                yield env.timeout(seconds)
-        self.ends.append((env.now, path))
+        try:
+            if self.starts[rank]:
+                path[0] = self.starts[rank]
+                yield env.timeout(self.starts[rank])
+            for number in range(self.rounds[channel]):
+                live = live_rounds.get(number)
+                if live is None:
+                    live = live_rounds[number] = next(self.streams[channel])
+                live.ranks_left -= 1
+                if live.ranks_left == 0:
+                    del live_rounds[number]
+                mine = live.messages_at.get(rank)
+                if mine is None:
+                    continue
+                live.pending[rank] = len(mine)
+                entered = live.entered
+                for i in mine:
+                    if entered[i]:
+                        self._start(live, i, path)
+                    else:
+                        entered[i] = True
+                yield gate
+                path = self._path_after(live, live.last[rank])
+                if live.reduction and live.reduction[rank]:
+                    seconds = live.reduction[rank]
+                    if self.rows is not None:
+                        row = (rank, "reduce", "reduce", env.now, env.now + seconds, live.reduced_bytes[rank], -1)
+                        self.rows.append((*row, number, channel))
+                    path[-1] += seconds
+                    yield env.timeout(seconds)
+            self.ends.append((env.now, path))
+        except KeyboardInterrupt:
+            # SimPy makes this an event that fails, after all that happens at the same instant: that may be a lot.
+            env._queue.clear()
+            raise
 
     def _start(self, live: LiveRound, i: int, path: Path) -> None:
         """Both ends have entered; the later one's path is the message's."""
@@ -122,6 +144,7 @@ class _Play:
         live, seconds, batch = event.value
         if live.batches.get(seconds) is batch:
             del live.batches[seconds]
+        self.completed += len(batch[1])
         for i in batch[1]:
             self._complete(live, i)
 
@@ -143,6 +166,7 @@ class _Play:
 
     def _flows_done(self, flows: list[Flow]) -> None:
         now, complete = self.env.now, self._complete
+        self.completed += len(flows)
         for flow in flows:
             live, i = flow.token
             live.alone[i] = now - live.started[i]
@@ -181,14 +205,16 @@ class _Play:
         self.rows.append((dst, f"receive {level}", f"from {src}", *when, src, live.number, live.channel))
 
 
-def event(job: Job, *, record: bool = False) -> tuple[Parts, float, IntArray, Timeline | None]:
+def event(
+    job: Job, *, record: bool = False, watch: Watch | None = None
+) -> tuple[Parts, float, IntArray, Timeline | None]:
     """Play a job. Returns the parts, the seconds, the bytes sent [level, device], and the timeline if ``record``.
 
     Raises:
         ScheduleError: ranks that never finish, messages that would never end, or a path that is not the time's.
     """
     play = _Play(job, record)
-    parts = play.run()
+    parts = play.run(watch)
     timeline = None
     if play.rows is not None:
         rows = sorted(play.rows, key=lambda row: (row[3], row[0], row[1], row[4]))

@@ -22,6 +22,7 @@ from simcollectives.engines.job import Job
 from simcollectives.engines.ring_phase import RingPhase
 from simcollectives.engines.run import Parts
 from simcollectives.engines.timed_round import Timer
+from simcollectives.engines.watch import Watch
 from simcollectives.schedule.types import IntArray, Phase, Regular
 
 KEPT_BYTES = 32 << 20
@@ -75,8 +76,8 @@ def _level_of(job: Job, phase: Phase) -> int | None:
 class _Walk:
     """State of one evaluation: when each device enters its next round."""
 
-    def __init__(self, job: Job, *, skip: bool) -> None:
-        self.job, self.skip = job, skip
+    def __init__(self, job: Job, *, skip: bool, watch: Watch | None = None) -> None:
+        self.job, self.skip, self.watch = job, skip, watch
         self.gamma = job.cluster.device.reduction_seconds_per_byte
         ideal = job.conditions.ideal or job.schedule.rounds == 0
         self.uniform = job.layout.even and job.full_cluster.network.plain and ideal
@@ -100,6 +101,8 @@ class _Walk:
             level = _level_of(self.job, phase) if regular and (index <= last_shared or self.skip) else None
             if regular is not None and level is not None:
                 self._uniform_phase(phase, regular, level)
+                if self.watch is not None and len(self.sent) > 1:  # the levels were found round by round
+                    self.watch(phase.steps * regular.messages * self.devices)
             else:
                 if self.clock is None:
                     self.clock = np.full(self.devices, self.seconds)
@@ -139,7 +142,7 @@ class _Walk:
         for first in range(0, phase.steps, self.spacing):
             count = min(self.spacing, phase.steps - first)
             segment = ArraySegment(phase, first, count, self.rounds + first, clock, self.timer)
-            segment.played, clock = segment.play(self.sent)
+            segment.played, clock = segment.play(self.sent, self.watch)
             self.segments.append(segment)
             self._keep(segment)
         self.clock = clock
@@ -160,6 +163,8 @@ class _Walk:
             after, done, growth = ring.walk(clock, step, count, skip=self.skip)
             self.segments.append(RingSegment(ring, step, done, clock))
             clock, step = after, step + done
+            if self.watch is not None:
+                self.watch(done * self.devices)
             left = phase.steps - step
             if growth is not None and left:
                 self.segments.append(RingSegment(ring, step, left, clock, grows=True))
@@ -176,8 +181,8 @@ def vectorized_seconds(job: Job, *, skip: bool = True) -> float:
     return _Walk(job, skip=skip).run()
 
 
-def vectorized(job: Job, *, skip: bool = True) -> tuple[Parts, float, IntArray]:
+def vectorized(job: Job, *, skip: bool = True, watch: Watch | None = None) -> tuple[Parts, float, IntArray]:
     """Evaluate a job that ``refusal`` accepts. Returns the parts, the seconds and the bytes sent [level, device]."""
-    walk = _Walk(job, skip=skip)
+    walk = _Walk(job, skip=skip, watch=watch)
     seconds = walk.run()
     return critical_path(job, walk.segments, walk.clock, seconds), seconds, walk.sent

@@ -7,8 +7,12 @@ from typing import TypeGuard
 
 from simcollectives.cluster import Cluster
 from simcollectives.cluster.rank_order import as_whole
+<<<<<<< HEAD
 from simcollectives.engines.job import DTYPES
 from simcollectives.errors import InputError, Problem, show_value, suggestion
+=======
+from simcollectives.errors import InputError, Problem, show_value
+>>>>>>> trt
 from simcollectives.training.activations import activations
 from simcollectives.training.compute import seconds_from_flops, seconds_from_layers
 from simcollectives.training.model import Model
@@ -16,7 +20,12 @@ from simcollectives.training.setup import Optimizer, Precision, Training
 from simcollectives.training.workload import Workload, check_fits
 from simcollectives.units import format_flops_per_second
 
+<<<<<<< HEAD
 LayerSeconds = Mapping[str, tuple[float, float]]
+=======
+MOST_PLAYED = 1_000_000
+"""Modules of all micro-batches and ranks that are played in one step."""
+>>>>>>> trt
 
 
 def peak_flops(cluster: Cluster, dtype: str) -> float | None:
@@ -52,7 +61,12 @@ def prepare_training(
     """
     precision = precision or Precision()
     problems = [
+<<<<<<< HEAD
         *_time_problems(model, cluster, precision.compute, mfu, layer_seconds),
+=======
+        *_size_problems(model, cluster.world_size if slow else 1, accumulation),
+        *_time_problems(cluster, precision.compute, mfu, layer_seconds),
+>>>>>>> trt
         *_batch_problems(cluster, workload, accumulation, train_batch),
         *_iteration_problems(iteration),
         *_slow_problems(cluster, slow or {}),
@@ -82,11 +96,22 @@ def prepare_training(
 def _time_problems(
     model: Model, cluster: Cluster, dtype: str, mfu: float | None, measured: LayerSeconds | None
 ) -> list[Problem]:
+<<<<<<< HEAD
     if measured:
         return _measured_problems(model, measured, mfu)
     if not _is_number(mfu) or not 0 < mfu <= 1:
         rule = f"{show_value(mfu)} is not a share of the peak; give more than 0 and at most 1, such as 0.45"
         return [Problem("mfu", rule)]
+=======
+    if layer_seconds:
+        return [] if mfu is None else [Problem("mfu", "kernels have measured times already; leave mfu or them out")]
+    if mfu is None or not 0 < mfu <= 1:
+        return [
+            Problem(
+                "mfu", f"{show_value(mfu)} is not a share of the peak; give more than 0 and at most 1, such as 0.45"
+            )
+        ]
+>>>>>>> trt
     if peak_flops(cluster, dtype) is not None:
         return []
     known = ", ".join(f"{name} {format_flops_per_second(value)}" for name, value in cluster.device.peak_flops)
@@ -132,12 +157,25 @@ def _batch_problems(cluster: Cluster, workload: Workload, accumulation: int, tra
     return [Problem("train_batch", rule)]
 
 
+<<<<<<< HEAD
 def _iteration_problems(iteration: int | None) -> list[Problem]:
     whole = as_whole(iteration)
     if iteration is None or (whole is not None and whole >= 0):
         return []
     rule = f"{show_value(iteration)} is not a step; give 0 for the first, None for the steady one"
     return [Problem("iteration", rule)]
+=======
+def _size_problems(model: Model, played: int, accumulation: int) -> list[Problem]:
+    modules = sum(len(layer.modules) for layer in model.layers)
+    total = accumulation * modules * played
+    if total <= MOST_PLAYED:
+        return []
+    ranks = f" x {played} ranks, which differ," if played > 1 else ""
+    rule = (
+        f"{accumulation} micro-batches x {modules} modules{ranks} are {total:,} passes to play; at most {MOST_PLAYED:,}"
+    )
+    return [Problem("accumulation", f"{rule}: take fewer micro-batches")]
+>>>>>>> trt
 
 
 def _slow_problems(cluster: Cluster, slow: Mapping[int, float]) -> list[Problem]:
@@ -148,7 +186,8 @@ def _slow_problems(cluster: Cluster, slow: Mapping[int, float]) -> list[Problem]
             rule = f"there is no rank {show_value(rank)}; ranks are 0 to {cluster.world_size - 1}"
             problems.append(Problem("slow", rule))
         if not _is_number(factor) or not 0 < factor < inf:
-            rule = f"{show_value(factor)} is not a factor on the compute of rank {rank}; it must be more than 0"
+            what = f"{show_value(factor)} is not a factor on the compute of rank {rank}"
+            rule = f"{what}; write a number above 0, such as 1.2"
             problems.append(Problem("slow", rule))
     return problems
 

@@ -126,7 +126,7 @@ CASES = {
     ],
     scenario("enigne: auto"): ['$.enigne (line 4): unknown key; did you mean "engine"?'],
     scenario("training: {model: gpt}"): [
-        "$.collective (line 3): a scenario is about a collective or about training; leave one out",
+        "$.collective (line 3): a scenario is about a training step or about a collective; leave one out",
         "$.training (line 4): compute takes its time from mfu, or from layer_seconds; write one of them",
         "$.training (line 4): no strategy is named; write strategy: ddp",
         '$.training.model (line 4): "gpt" is not a known model; ',

@@ -17,7 +17,7 @@ from simcollectives.errors import InputError
 from simcollectives.scenario import Scenario, run_scenario
 from simcollectives.scenario.build import build_cluster
 from simcollectives.scenario.loading import load_document
-from simcollectives.scenario.running import planned_runs
+from simcollectives.scenario.planning import planned_runs
 from simcollectives.scenario.source_file import decode
 from simcollectives.scenario.types import CrossoverExpectation
 from simcollectives.scenario.yaml_text import parse_document
