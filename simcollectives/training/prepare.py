@@ -81,11 +81,8 @@ def _time_problems(
     if layer_seconds:
         return [] if mfu is None else [Problem("mfu", "kernels have measured times already; leave mfu or them out")]
     if mfu is None or not 0 < mfu <= 1:
-        return [
-            Problem(
-                "mfu", f"{show_value(mfu)} is not a share of the peak; give more than 0 and at most 1, such as 0.45"
-            )
-        ]
+        rule = "is not a share of the peak; give more than 0 and at most 1, such as 0.45"
+        return [Problem("mfu", f"{show_value(mfu)} {rule}")]
     if peak_flops(cluster, dtype) is not None:
         return []
     known = ", ".join(f"{name} {format_flops_per_second(value)}" for name, value in cluster.device.peak_flops)
