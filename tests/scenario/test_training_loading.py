@@ -14,7 +14,11 @@ from tests.scenario.training_texts import training
 
 EVERY_KEY = """
 title: Every key
-cluster: {nodes: 2, gpus_per_node: 2, intra: {alpha: 5 us, bandwidth: 450 GB/s}, inter: {alpha: 10 us, bandwidth: 50 GB/s}}
+cluster:
+  nodes: 2
+  gpus_per_node: 2
+  intra: {alpha: 5 us, bandwidth: 450 GB/s}
+  inter: {alpha: 10 us, bandwidth: 50 GB/s}
 training:
   model: {parameters: 1e6, layers: 2, tensors_per_layer: 3}
   strategies: [{ddp: {bucket_cap: 25 MiB, hook: bf16, no_sync: false}}, all_reduce_once]

@@ -17,7 +17,6 @@ from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
 from simcollectives.training.strategies.table import find_strategy, resolve_strategy_options
 from simcollectives.units import QUANTITIES
 
-
 _OF_A_MICRO_BATCH = ("micro_batch", "sequence", "mfu", "recomputation")
 
 
