@@ -18,10 +18,8 @@ from simcollectives.report.plot_training import (
 from simcollectives.report.rows import point_text, value_text
 from simcollectives.report.table_training import Labelled, advice_blocks, collectives_blocks, memory_blocks, step_blocks
 from simcollectives.report.text import Block, caption
-from simcollectives.scenario.keys import BYTES
 from simcollectives.scenario.results import PlayedStep, ScenarioResult
 from simcollectives.training.step import Step
-from simcollectives.training.strategies.table import find_strategy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,25 +45,8 @@ def training_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block
     several = len({one.label for one in result.advice}) > 1
     for one in result.advice:
         name = f"{one.key} of {one.label}" if several else one.key
-        blocks += [caption(""), *advice_blocks(one.advice, name, partial(show_point, one.key))]
+        blocks += [caption(""), *advice_blocks(one.advice, name, partial(value_text, one.key))]
     return blocks
-
-
-def show_point(key: str, value: Any) -> str:
-    """Return the value of a key of a point, an option's with its unit where it has one.
-
-    >>> show_point("ddp.bucket_cap", 25e6), show_point("nodes", 8)
-    ('25 MB', '8')
-    """
-    strategy, dot, name = key.partition(".")
-    if dot:
-        try:
-            options = {option.name: option.quantity for option in find_strategy(strategy).options}
-        except InputError:
-            return value_text(key, value)
-        if options.get(name) == "bytes":
-            return BYTES.format(value)
-    return value_text(key, value)
 
 
 def _labelled(result: ScenarioResult) -> list[Labelled]:
@@ -78,7 +59,7 @@ def _labelled(result: ScenarioResult) -> list[Labelled]:
         kept = {
             key: value for key, value in one.point.items() if "." not in key or key.partition(".")[0] not in strategies
         }
-        where = ", ".join(f"{key} {show_point(key, value)}" for key, value in kept.items())
+        where = ", ".join(f"{key} {value_text(key, value)}" for key, value in kept.items())
         alone = len(set(labels)) == 1 and points
         named.append((where if alone and where else f"{label}, {where}" if where else label, one.step))
     return named
@@ -113,9 +94,9 @@ def training_figures(result: ScenarioResult) -> Iterator[tuple[str, "Figure"]]:
             advice = next((one.advice for one in result.advice if (one.key, one.label) == (key, label)), None)
             stem = "steps" if number == 0 else f"steps_{file_stem(label)}"
             heading = title if len(series) == 1 else f"{title}\n{label}"
-            yield stem, sweep_figure(points, key, partial(show_point, key), heading, advice)
+            yield stem, sweep_figure(points, key, partial(value_text, key), heading, advice)
         if len(series) > 1:
-            yield "efficiency", efficiency_figure(series, key, partial(show_point, key), title)
+            yield "efficiency", efficiency_figure(series, key, partial(value_text, key), title)
     several = len(result.drawn) > 1
     for one in result.drawn:
         name = drawn_title(one)
@@ -127,7 +108,7 @@ def training_figures(result: ScenarioResult) -> Iterator[tuple[str, "Figure"]]:
 def drawn_title(one: PlayedStep) -> str:
     """Return what a drawn step is called: its strategy and its point."""
     point = {key: value for key, value in one.point.items() if key.partition(".")[0] != one.step.strategy}
-    where = ", ".join(f"{key} {show_point(key, value)}" for key, value in point.items())
+    where = ", ".join(f"{key} {value_text(key, value)}" for key, value in point.items())
     return f"{one.label}, {where}" if where else one.label
 
 
@@ -153,9 +134,9 @@ def training_plot(result: ScenarioResult, ax: "Axes | None", kind: str) -> "Axes
     elif key is None:
         draw_strategies(ax, _labelled(result))
     elif kind == "time" and len(_series(result, key)) == 1:
-        draw_sweep(ax, next(iter(_series(result, key).values())), partial(show_point, key))
+        draw_sweep(ax, next(iter(_series(result, key).values())), partial(value_text, key))
     else:
-        draw_efficiency(ax, _series(result, key), key, partial(show_point, key))
+        draw_efficiency(ax, _series(result, key), key, partial(value_text, key))
     return ax
 
 
