@@ -292,6 +292,9 @@ TRAINING_KEYS: Mapping[str, Kind] = {
 """Keys of a point beside those of the cluster and the options of strategies, as in ``ddp.bucket_cap``."""
 
 
+_OPTION_UNITS = {f"{one.name}.{o.name}": o.quantity for one in STRATEGIES for o in one.options if o.quantity}
+
+
 def value_text(key: str, value: Any) -> str:
     """Return the value of a key of a point with its unit, as an error or a label shows it.
 
@@ -299,6 +302,8 @@ def value_text(key: str, value: Any) -> str:
     ('4 KiB', '450 GB/s', '8')
     """
     kind = kind_of(key) or TRAINING_KEYS.get(key)
+    if key in _OPTION_UNITS and not isinstance(value, str):
+        return QUANTITIES[_OPTION_UNITS[key]].format(value)
     return str(value) if kind is None or isinstance(value, str) else kind.format(value)
 
 

@@ -24,7 +24,6 @@ from simcollectives.training.prepare import peak_flops
 from simcollectives.training.pricing import Pricer
 from simcollectives.training.step import Step, simulate_step
 from simcollectives.training.strategies.table import find_strategy, label_of
-from simcollectives.units import format_bytes
 
 TRAINING_ROW_KEYS = (
     "strategy",
@@ -156,11 +155,6 @@ class TrainingEvaluator:
         capacity = cluster.device.memory_bytes
         fits = None if capacity is None else step.peak_bytes <= capacity
         label = label_of(find_strategy(entry.name), step.options)
-        if fits is False and capacity is not None:
-            peak_text, over = format_bytes(step.peak_bytes), format_bytes(step.peak_bytes - capacity)
-            what = f"{peak_text} at the peak, {over} more than the device's {format_bytes(capacity)}"
-            where = f" at {point_text(point)}" if point else ""
-            self.warnings[f"{label}{where} does not fit: {what}"] = None
         used = dict.fromkeys(f"{one.kind} {one.algorithm} ({one.engine})" for one in step.collectives)
         self.reasons.update(dict.fromkeys(f"priced: {text}" for text in used))
         if peak:

@@ -115,6 +115,9 @@ class TrainingNamer(BaseNamer):
         """
         return written_options(name, options)
 
+    def _options(self, entry: AlgorithmEntry) -> dict[str, Any]:
+        return resolve_strategy_options(find_strategy(entry.name), entry.options)
+
     def is_written(self, key: str) -> bool:
         """Whether the scenario has a value for a key beside the swept ones, if only a default."""
         return key not in TRAINING_KEYS or getattr(self.training, key) is not None
@@ -137,8 +140,7 @@ class TrainingNamer(BaseNamer):
                 labels = listing([entry.label for entry in self.entries])
                 self.context.add(path, f"nothing says which strategy is meant; write strategy: with one of {labels}")
                 return None
-            only = self.entries[0]
-            reference = Reference(only.name, only.options)
+            return self.select(path, (self.entries[0], {}), raw, own, shared)
         return super().selector(path, reference, raw, own, shared)
 
 
