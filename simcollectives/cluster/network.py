@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +55,7 @@ class Network:
 
     ``capacity`` is in B/s; ``owned`` tells that all messages of a resource have one source rank, or one destination;
     ``level_of`` is the level that a resource belongs to. ``plain`` networks have ports only, all of a level alike.
+    Asked with the array ``every_rank`` itself as the ends of messages, it need not look them up.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Network:
         """Number the resources of a cluster whose parts have been checked."""
         self._levels, self._uplinks, self._changes = levels, uplinks, changes
         self._device, self._gpus_per_node = device_of_rank, gpus_per_node
+        self.every_rank = np.arange(len(device_of_rank), dtype=np.int64)
         self._names = [level.name for level in levels]
         # [level][rank]: the unit that a rank is in, at every level but the outermost.
         self._units = [device_of_rank // size for size in np.cumprod([level.size for level in levels])[:-1].tolist()]
@@ -136,7 +139,7 @@ class Network:
         """Outermost level that messages from ranks ``src`` to ranks ``dst`` cross; one entry a message."""
         level: IntArray = constant(0, len(src))
         for unit in self._units:
-            level = np.add(level, unit.take(src) != unit.take(dst))
+            level = np.add(level, self._of(unit, src) != self._of(unit, dst))
         return level
 
     def links(self, src: IntArray, dst: IntArray) -> Links:
@@ -149,7 +152,7 @@ class Network:
         if self._uplinks or self._levels[0].graph is not None:
             routes = self.routes(src, dst)
             return routes.level, routes.alpha, routes.overhead, routes.bandwidth
-        bandwidth = np.minimum(_entries(self._ports_out, level, src), _entries(self._ports_in, level, dst))
+        bandwidth = np.minimum(self._of(self._ports_out, src, level), self._of(self._ports_in, dst, level))
         for change, offset in zip(self._narrow, self._narrow_offset, strict=True):
             narrow = np.minimum(bandwidth, self.capacity[offset])
             bandwidth = np.where(self._is_pair(change, src, dst, level), narrow, bandwidth)
@@ -218,19 +221,22 @@ class Network:
         if not self._changes_alpha:
             return alpha
         factors = self._alpha_factors
-        factor = np.maximum(_entries(factors, level, src), _entries(factors, level, dst))
+        factor = np.maximum(self._of(factors, src, level), self._of(factors, dst, level))
         for change in self._late_pairs:
             factor = np.where(self._is_pair(change, src, dst, level), factor * change.alpha, factor)
-        return alpha * factor
+        changed: FloatArray = alpha * factor
+        return changed
 
     @cached_property
     def _alpha_factors(self) -> FloatArray:
         """[level, rank]: factor on the latency of its messages."""
         return np.stack([rank_factors(self._changes, "alpha", name, len(self._device)) for name in self._names])
 
-
-def _entries(table: FloatArray, level: Ints, rank: IntArray) -> FloatArray:
-    """Entries of a table [level, rank]."""
-    ranks = table.shape[1]
-    entries: FloatArray = table[level].take(rank) if isinstance(level, int) else table.take(level * ranks + rank)
-    return entries
+    def _of(self, table: npt.NDArray[Any], rank: IntArray, level: Ints | None = None) -> npt.NDArray[Any]:
+        """Entries of a table by rank, or by level and rank; those of all ranks in order are not copied."""
+        if isinstance(level, np.ndarray):
+            table, rank = table.reshape(-1), level * len(self.every_rank) + rank
+        elif level is not None:
+            table = table[level]
+        entries: npt.NDArray[Any] = table if rank is self.every_rank else table.take(rank)
+        return entries

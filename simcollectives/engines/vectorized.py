@@ -65,7 +65,7 @@ def _level_of(job: Job, phase: Phase) -> int | None:
     if phase.ports >= network.gpus_per_node:
         return None
     seen = set()
-    for step in range(phase.steps if phase.rotation is None else min(phase.steps, 1)):
+    for step in range(min(phase.steps, 1) if phase.same_pairs else phase.steps):
         round_ = phase.round_at(step)
         seen.update(np.unique(network.network.levels_crossed(round_.src, round_.dst)).tolist())
         if len(seen) > 1:
