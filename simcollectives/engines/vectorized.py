@@ -37,7 +37,7 @@ def refusal(job: Job) -> str | None:
     channels = job.schedule.channels
     if len(channels) != 1:
         return "several channels meet on the ports"
-    if not job.full_cluster.network.owned.all():
+    if not job.full_cluster.network.private:
         return "messages of several devices share resources"
     phases = channels[0]
     shared = [index for index, phase in enumerate(phases) if phase.ports > 1]
