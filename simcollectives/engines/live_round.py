@@ -135,7 +135,7 @@ def _pairs(job: Job, src_ranks: IntArray, dst_ranks: IntArray) -> _Pairs:
     meet = (load > 1) | ~network.owned | (len(job.schedule.channels) > 1)
     meet[-1] = False  # stands for no resource
     meets = meet[routes.resources]
-    shares = meets.any(axis=1)
+    shares = np.asarray(meets.any(axis=1))
     src, dst = src_ranks.tolist(), dst_ranks.tolist()
     messages_at: dict[int, list[int]] = {}
     for i, (s, d) in enumerate(zip(src, dst, strict=True)):

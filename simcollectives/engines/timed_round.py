@@ -51,28 +51,36 @@ class TimedRound(NamedTuple):
 class Timer:
     """Times the rounds of a job in which no rank sends or receives more than one message.
 
-    Many rounds have the same ends as the one before: what follows from them alone is kept.
+    Many rounds have the same ends as the one before, or are like it altogether: what follows is kept.
     """
 
     def __init__(self, job: Job) -> None:
         """Prepare what all rounds share."""
         self._job, self._itemsize = job, job.itemsize
-        self._every_rank = self._rank = np.arange(job.schedule.devices, dtype=np.int64)
+        self._rank = self._every_rank = job.full_cluster.network.every_rank
         self._reduces = np.count_nonzero(common(job.full_cluster.gamma_of_rank)) > 0
         self._draws_alpha = job.conditions.alpha is not None
+        self._last: tuple[Phase, int, TimedRound, Ints] | None = None
         self._rows: tuple[IntArray, IntArray] | None = None
         self._links: _Links | None = None
 
     def timed(self, phase: Phase, step: int, number: int) -> tuple[TimedRound, Ints]:
         """Time the messages of a step, round ``number`` of all; return their bytes, too."""
-        job, round_ = self._job, phase.round_at(step)
+        job, regular = self._job, phase.regular
+        repeats = regular is not None and phase.same_pairs and job.layout.even and not job.conditions.random
+        chunks = regular.chunks(step) if regular is not None else 0
+        if repeats and self._last is not None and self._last[0] is phase and self._last[1] == chunks:
+            return self._last[2:]
+        round_ = phase.round_at(step)
         links = self._links_of(round_.src, round_.dst)
         ends = links.ends
         sizes, reduced = self._bytes(phase, step, round_, links)
         where = (job, 0, number, ends.src, ends.dst)
         latency = drawn_alpha(*where, links.alpha) + links.overhead if self._draws_alpha else links.latency
         seconds = alone_seconds(latency, flow_bytes(*where, sizes), links.bandwidth)
-        return TimedRound(ends, latency, seconds, self._reduction(number, ends, reduced)), sizes
+        timed = TimedRound(ends, latency, seconds, self._reduction(number, ends, reduced))
+        self._last = (phase, chunks, timed, sizes) if repeats else None
+        return timed, sizes
 
     def _bytes(self, phase: Phase, step: int, round_: Round, links: _Links) -> tuple[Ints, Ints]:
         """Bytes of the messages, and those that their receivers reduce."""
@@ -93,7 +101,7 @@ class Timer:
     def _found(self, src: IntArray, dst: IntArray) -> _Links:
         """Join rows into messages, which the sender alone tells apart, and look their links up."""
         all_send, all_receive, joined = self._is_every_rank(src), self._is_every_rank(dst), False
-        if not all_send and not all_receive:
+        if not all_send and not all_receive and not (src[1:] > src[:-1]).all():
             rows = np.bincount(src, minlength=len(self._rank))
             joined = bool(np.count_nonzero(rows > 1))
             if joined:
@@ -102,6 +110,7 @@ class Timer:
                 src = rows.nonzero()[0].astype(np.int64, copy=False)
                 dst = destination[src]
                 all_send = len(src) == len(rows)
+        src, dst = (self._rank if all_send else src), (self._rank if all_receive else dst)
         level, alpha, overhead, bandwidth = self._job.full_cluster.network.links(src, dst)
         ends = Ends(src, dst, all_send, all_receive, level)
         return _Links(ends, joined, alpha, overhead, alpha + overhead, bandwidth)

@@ -37,7 +37,7 @@ def refusal(job: Job) -> str | None:
     channels = job.schedule.channels
     if len(channels) != 1:
         return "several channels meet on the ports"
-    if not job.full_cluster.network.owned.all():
+    if not job.full_cluster.network.private:
         return "messages of several devices share resources"
     phases = channels[0]
     shared = [index for index, phase in enumerate(phases) if phase.ports > 1]
@@ -65,7 +65,7 @@ def _level_of(job: Job, phase: Phase) -> int | None:
     if phase.ports >= network.gpus_per_node:
         return None
     seen = set()
-    for step in range(phase.steps if phase.rotation is None else min(phase.steps, 1)):
+    for step in range(min(phase.steps, 1) if phase.same_pairs else phase.steps):
         round_ = phase.round_at(step)
         seen.update(np.unique(network.network.levels_crossed(round_.src, round_.dst)).tolist())
         if len(seen) > 1:

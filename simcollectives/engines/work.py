@@ -86,7 +86,7 @@ def may_meet(job: Job) -> bool:
     """Whether messages may meet on a port or on what devices share."""
     channels = job.schedule.channels
     crowded = any(phase.ports > 1 for channel in channels for phase in channel)
-    return crowded or len(channels) > 1 or not bool(job.full_cluster.network.owned.all())
+    return crowded or len(channels) > 1 or not job.full_cluster.network.private
 
 
 def symmetric(job: Job) -> bool:
