@@ -149,7 +149,7 @@ CASES = {
         '$.training.slow (line 3): rank 0: 0 is out of range: a factor is 1e-9 to 1e9; write for instance "50%"; '
         '"x" is not a rank; write a whole number, as in {3: 120%}; rank 3: "fast"'
     ],
-    unit("mfu: 45%", "mfu: 45%, slow: {8: 2}"): ["$.training (line 3): rank 8 is unreachable; ranks are 0 to 7"],
+    unit("mfu: 45%", "mfu: 45%, slow: {8: 2}"): ["$.training (line 3): there is no rank 8; ranks are 0 to 7"],
     unit("mfu: 45%", "mfu: 45%, collectives: {all_reduc: ring, broadcast: 3}"): [
         "$.training.collectives.broadcast (line 3): 3 is not an algorithm; write a name such as ring",
     ],
@@ -162,7 +162,7 @@ CASES = {
     "title: x\n" + BARE + "\ntraining: [1]": ["$.training (line 3): [1] is not a mapping; write training: {model: llama-3-8b"],
     "title: x\n" + BARE + "\ntraining: null": ["$.training (line 3): no value stands here; write one, or leave it out"],
     training(UNIFORM, "collective: {name: all_reduce, algorithms: [ring]}"): [
-        "$.collective (line 4): a scenario is about a collective or about training; leave one out"
+        "$.collective (line 4): a scenario is about a training step or about a collective; leave "
     ],
     training(UNIFORM, "engine: event", "skew: {random: 3 us}"): [
         "$.engine (line 4): engine belongs to a collective; leave it out",

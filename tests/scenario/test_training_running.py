@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from simcollectives.errors import InputError
 from simcollectives.report import Result
-from simcollectives.scenario import ScenarioResult, load_scenario, run_scenario
+from simcollectives.scenario import ScenarioResult, Standing, load_scenario, run_scenario
 from simcollectives.scenario.training.evaluation import TRAINING_ROW_KEYS
 from tests.scenario.training_texts import BOTH, FLAT, NODES, UNIFORM, training
 
@@ -260,17 +260,17 @@ def test_a_sweep_of_500_points_is_whole(run: Runner) -> None:
 
 
 def test_progress_counts_rows_and_checks(load: Any) -> None:
-    seen: list[tuple[int, int]] = []
+    seen: list[Standing] = []
     text = training(
         BOTH, "sweep: {sequence: [1, 2]}", "expect: [{step_seconds: {strategy: ddp, sequence: 1}, at_least: 1 us}]"
     )
-    run_scenario(load(text), lambda done, total: seen.append((done, total)))
-    assert seen == [(i, 5) for i in range(1, 6)]
+    run_scenario(load(text), seen.append)
+    assert list(dict.fromkeys((one.done, one.total) for one in seen)) == [(i, 5) for i in range(1, 6)]
 
 
 def test_an_interrupt_keeps_the_finished_rows(load: Any) -> None:
-    def stop(done: int, _total: int) -> None:
-        if done == 3:
+    def stop(standing: Standing) -> None:
+        if standing.done == 3:
             raise KeyboardInterrupt
 
     result = run_scenario(load(training(UNIFORM, "sweep: {sequence: [1, 2, 3, 4, 5]}")), stop)

@@ -101,11 +101,8 @@ def _read_optimizer(value: object) -> OptimizerModel:
     return OptimizerModel(name=value)
 
 
-AnyOptimizer = Annotated[
-    OptimizerModel,
-    PlainValidator(_read_optimizer),
-    WithJsonSchema({"oneOf": [{"enum": list(OPTIMIZERS)}, OptimizerModel.model_json_schema()]}),
-]
+_WRITTEN = Literal[tuple(OPTIMIZERS)] | OptimizerModel  # type: ignore[valid-type]
+AnyOptimizer = Annotated[OptimizerModel, PlainValidator(_read_optimizer, json_schema_input_type=_WRITTEN)]
 
 
 class PassModel(Model):
@@ -183,7 +180,7 @@ class TrainingModel(Model):
     gradients: Literal[tuple(DTYPES)] | None = Field(  # type: ignore[valid-type]
         None, description="Dtype of gradients; that of parameters, if left out"
     )
-    optimizer: AnyOptimizer = OptimizerModel()
+    optimizer: AnyOptimizer = Field(default_factory=OptimizerModel)
     mfu: Ratio | None = Field(None, description="Share of the device's peak that kernels reach", examples=["45%"])
     layer_seconds: dict[str, PassModel] | None = Field(
         None, description='Measured, by layer, or "block" for every block; instead of mfu'
