@@ -63,6 +63,7 @@ MEMORY: dict[str, tuple[Job, str, TimeModel, bool, bool]] = {
         True,
     ),
     "lockstep direct": (all_reduce("direct", flat(128)), "lockstep", DEFAULT, False, True),
+    "closed form direct": (all_reduce("direct", flat(128), 1), "closed_form", DEFAULT, False, True),
     "one port ring": (all_reduce("ring", flat(48)), "auto", OnePort(), False, True),
     "one port timeline": (all_reduce("ring", flat(32)), "auto", OnePort(), True, True),
     "loggp ring": (all_reduce("ring", flat(48)), "auto", LogGP(), False, True),

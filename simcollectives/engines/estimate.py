@@ -18,15 +18,16 @@ from simcollectives.cluster.types import Cluster
 from simcollectives.engines.closed_form import require_closed_form
 from simcollectives.engines.conditions import IDEAL, Conditions
 from simcollectives.engines.job import Job, make_job
-from simcollectives.engines.simulate import check_engine, choose_engine, exact_parts, play
-from simcollectives.engines.variants import DEFAULT, Default, TimeModel, parse_time
+from simcollectives.engines.simulate import check_engine, checked, choose_engine, exact_parts, play
+from simcollectives.engines.variants import DEFAULT, Default, TimeModel
 from simcollectives.engines.work import (
     ArrayWork,
     array_bytes,
     array_work,
-    at_once,
     count_chunks,
     count_messages,
+    counted_bytes,
+    counted_rounds,
     may_meet,
     memory_bytes,
     spread_steps,
@@ -39,24 +40,27 @@ from simcollectives.units import format_bytes
 ROUGH_SECONDS = 1.0
 """Up to here a rough estimate is left as it is."""
 
-_MEASURED_SECONDS, _SECOND_RUN_SECONDS = 0.05, 0.3
-_MOST_AT_ONCE = {"event": 50_000, "lockstep": 500_000, "vectorized": 3_000_000, "closed_form": 0}
+_MEASURED_SECONDS, _PATIENCE_SECONDS = 0.05, 0.5
+_MOST_AT_ONCE = {"event": 50_000, "lockstep": 500_000, "vectorized": 3_000_000}
 """More messages at one time are too many for a short measurement."""
 
 _FEWEST_ROUNDS = {"vectorized": 64}
 _FEWEST_ROUNDS_OF_OTHERS = 4
 
 _SECONDS_OF_A_RUN = 5e-4
-_ROUND_SECONDS = {"event": 3e-4, "lockstep": 4e-4, "closed_form": 4e-5, "one_port": 1e-4, "loggp": 2e-4}
-_MESSAGE_SECONDS = {"event": 8e-6, "lockstep": 3e-7, "closed_form": 3e-8, "one_port": 1.5e-5, "loggp": 5e-5}
+_ROUND_SECONDS = {"event": 3e-4, "lockstep": 4e-4, "one_port": 1e-4, "loggp": 2e-4}
+_MESSAGE_SECONDS = {"event": 8e-6, "lockstep": 3e-7, "one_port": 1.5e-5, "loggp": 5e-5}
+_COUNTED_ROUND, _COUNTED_MESSAGE = 4e-5, 3e-8
+"""Where a closed form gives the time, of counting bytes."""
+
 _ALONE_SECONDS, _MEETING_SECONDS = 2.5e-5, 2e-5
 """In the event engine, of a message that ends when no other does, and of one that meets others."""
 
-_UNEQUAL_SECONDS, _WAITING_SECONDS = 1e-6, 5e-8
+_UNEQUAL_SECONDS, _WAITING_SECONDS = 5e-6, 5e-8
 """More, for each other message, where those that meet end one by one, and where they wait for a CPU in loggp."""
 
-_UNIFORM_ROUND, _RING_ROUND, _TURNING_ROUND, _TURNED_ROUND, _OTHER_ROUND = 5e-7, 5e-6, 8e-5, 5e-5, 2e-4
-_RING_MESSAGE, _TURNING_MESSAGE, _OTHER_MESSAGE = 2e-9, 4e-8, 2.4e-7
+_UNIFORM_ROUND, _RING_ROUND, _TURNING_ROUND, _TURNED_ROUND, _OTHER_ROUND = 5e-7, 5e-6, 5e-5, 1e-5, 1e-4
+_RING_MESSAGE, _TURNING_MESSAGE, _OTHER_MESSAGE = 3e-9, 1e-8, 1e-7
 """Of the vectorized engine: seconds of rounds and of messages by kind, with the way back along the critical path."""
 
 _DRAWN_ROUND, _DRAWN_MESSAGE = 3e-4, 6e-7
@@ -125,8 +129,8 @@ def estimate(
     Raises:
         InputError: as ``simulate`` does.
     """
-    job = make_job(collective, algorithm, cluster, message_bytes, options, dtype, conditions)
-    model = parse_time(time)
+    question = collective, algorithm, cluster, message_bytes, options, dtype, conditions
+    job, model = checked(lambda: make_job(*question), time, engine)
     check_engine(job, engine, timeline, model, skipping)
     if engine == "closed_form":
         require_closed_form(job, model)
@@ -144,6 +148,10 @@ def rough(
         work = array_work(job, by_phase, skipping)
         seconds = _array_seconds(job, work) + _skipped_seconds(work)
         played, held = work.messages, array_bytes(job, work)
+    elif chosen == "closed_form":
+        rounds, counted = counted_rounds(job, by_phase)
+        played, seconds = 0, rounds * _COUNTED_ROUND + counted * _COUNTED_MESSAGE
+        held = counted_bytes(job, counted)
     else:
         played, seconds = messages, _message_seconds(job, chosen, time, messages)
         held = memory_bytes(job, chosen, messages, timeline=timeline, time=time)
@@ -174,9 +182,9 @@ def _message_seconds(job: Job, engine: str, time: TimeModel, messages: int) -> f
     if kind == "event" and not symmetric(job):
         each = _ALONE_SECONDS
     if kind == "event" and may_meet(job):
-        each = _MEETING_SECONDS + (0.0 if symmetric(job) else at_once(job) * _UNEQUAL_SECONDS)
+        each = _MEETING_SECONDS + (0.0 if symmetric(job) else job.schedule.messages_at_once * _UNEQUAL_SECONDS)
     elif kind == "loggp":
-        each += at_once(job) * _WAITING_SECONDS
+        each += job.schedule.messages_at_once * _WAITING_SECONDS
     rounds = job.schedule.rounds * len(job.schedule.channels)
     return rounds * (_ROUND_SECONDS[kind] + _drawn(job) * _DRAWN_ROUND) + messages * each
 
@@ -199,11 +207,16 @@ def measured(
 
     What cannot be short, as a round of millions of messages, is left as it is.
     """
-    if found.seconds <= least_seconds or not found.played or at_once(job) > _MOST_AT_ONCE[found.engine]:
+    if (
+        found.seconds <= least_seconds
+        or not found.played
+        or job.schedule.messages_at_once > _MOST_AT_ONCE[found.engine]
+    ):
         return found
     part = _part(job, _MEASURED_SECONDS / found.seconds, _FEWEST_ROUNDS.get(found.engine, _FEWEST_ROUNDS_OF_OTHERS))
     run = partial(play, part, found.engine, time, record=timeline, skipping=skipping)
-    seconds = _time(run, found.played)
+    # Messages of one round may differ; those that are done first say little of the others.
+    seconds = _time(run, found.played, least=min(job.schedule.messages_at_once, found.played))
     if seconds is None:
         return found
     if found.engine == "vectorized":
@@ -232,31 +245,35 @@ class _Enough(Exception):
     """A measurement has taken as long as it may."""
 
 
-def _time(run: Callable[..., Any], played: int) -> float | None:
-    """Best seconds of two short runs, the first of which may import and fill caches; None where nothing is told."""
+def _time(run: Callable[..., Any], played: int, least: int) -> float | None:
+    """Best seconds of two short runs, the first of which may import and fill caches; None where it takes too long."""
     start = perf_counter()
-    first = _time_once(run, played)
-    if first is None or perf_counter() - start > _SECOND_RUN_SECONDS:
+    first = _time_once(run, played, least)
+    if first is None or perf_counter() - start > _PATIENCE_SECONDS:
         return first
-    return min(first, _time_once(run, played) or first)
+    return min(first, _time_once(run, played, least) or first)
 
 
-def _time_once(run: Callable[..., Any], played: int) -> float | None:
-    """Seconds for ``played`` messages like those of a run, which is ended early if it is long."""
+def _time_once(run: Callable[..., Any], played: int, least: int) -> float | None:
+    """Seconds for ``played`` messages like those of a run, of which at least ``least`` are waited for."""
     told: list[tuple[float, int]] = []
     start = perf_counter()
 
     def watch(count: int) -> None:
+        now = perf_counter() - start
         if count:
-            told.append((perf_counter() - start, count + (told[-1][1] if told else 0)))
-            if told[-1][0] - told[0][0] > _MEASURED_SECONDS:
-                raise _Enough
+            told.append((now, count + (told[-1][1] if told else 0)))
+        enough = told and told[-1][1] >= least and now - told[0][0] > _MEASURED_SECONDS
+        if enough or now > _PATIENCE_SECONDS:
+            raise _Enough
 
     try:
         run(watch=watch)
     except _Enough:
+        (before, first), (now, last) = (told[0], told[-1]) if told else ((0.0, 0), (0.0, 0))
+        if last < least or last == first:
+            return None
         # What comes before the first message ends, such as starting all of a round, does not come again.
-        (before, first), (now, last) = told[0], told[-1]
         return before + (now - before) * (played - first) / (last - first)
     return (perf_counter() - start) * played / told[-1][1] if told else None
 
@@ -271,7 +288,7 @@ def verify_seconds(job: Job) -> float:
 def cheaper(
     job: Job, found: Estimate, timeline: bool = False, time: TimeModel = DEFAULT, skipping: bool = True
 ) -> Estimate | None:
-    """Return what the cheapest engine costs that is exact for a job and takes less than half; None where there is none.
+    """Return what another engine costs that is exact for a job and takes less than half; None where there is none.
 
     Where vectorized was to play every round (not ``skipping``), it may be vectorized with skipping.
     """
@@ -282,7 +299,8 @@ def cheaper(
     others = ["vectorized"] if found.engine != "vectorized" or not skipping else []
     others += ["closed_form"] if form and skipping else []
     costs = [rough(job, engine, time=time) for engine in others if _takes(engine, job, time)]
-    best = min(costs, key=lambda cost: cost.seconds, default=None)
+    # Up to a second they are all as good, and vectorized is what engine auto takes.
+    best = min(costs, key=lambda cost: max(cost.seconds, ROUGH_SECONDS), default=None)
     return best if best is not None and best.seconds < found.seconds / 2 else None
 
 

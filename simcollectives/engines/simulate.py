@@ -1,6 +1,6 @@
 """Evaluate a collective with a chosen engine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from simcollectives.cluster.types import Cluster
@@ -91,14 +91,27 @@ def simulate(
         NoClosedFormError: engine closed_form where no form is exact.
         ScheduleError: a bug in a schedule.
     """
+    question = collective, algorithm, cluster, message_bytes, options, dtype, conditions
+    job, meaning = checked(lambda: make_job(*question), time, engine)
+    return simulate_job(job, engine, timeline, meaning, skipping=skipping)
+
+
+def checked(
+    make: Callable[[], Job], time: TimeModel | str | Mapping[str, Any], engine: object
+) -> tuple[Job, TimeModel]:
+    """Make a job, and read what a time means.
+
+    Raises:
+        InputError: they are not valid, or there is no such engine; all errors at once.
+    """
     gathered = Gathered()
-    job = gathered.take(lambda: make_job(collective, algorithm, cluster, message_bytes, options, dtype, conditions))
+    job = gathered.take(make)
     meaning = gathered.take(lambda: parse_time(time, "time"))
     gathered.take(lambda: _check_name(engine))
     gathered.finish()
     if job is None or meaning is None:
         raise InputError("the question is not valid")
-    return simulate_job(job, engine, timeline, meaning, skipping=skipping)
+    return job, meaning
 
 
 def simulate_job(

@@ -144,6 +144,8 @@ class _Walk:
             segment = ArraySegment(phase, first, count, self.rounds + first, clock, self.timer)
             segment.played, clock = segment.play(self.sent, self.watch)
             self.segments.append(segment)
+            if self.watch is not None:
+                self.watch(sum(len(timed.ends.src) for _, timed in segment.played))
             self._keep(segment)
         self.clock = clock
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from simcollectives.engines.job import Job
 from simcollectives.engines.variants import DEFAULT, LogGP, OnePort, TimeModel
-from simcollectives.engines.vectorized import KEPT_BYTES
+from simcollectives.engines.vectorized import KEPT_BYTES, LEAST_SPACING
 from simcollectives.schedule.types import IntArray, Phase, Round
 
 _WALKED_ROWS = 4_000_000
@@ -80,11 +80,6 @@ def spread_steps(steps: int, count: int) -> list[int]:
     ([12, 37, 62, 87], [0, 1, 2])
     """
     return list(range(steps)) if count >= steps else [int((i + 0.5) * steps / count) for i in range(count)]
-
-
-def at_once(job: Job) -> int:
-    """At most so many messages are on their way at one time."""
-    return job.schedule.messages_at_once * len(job.schedule.channels)
 
 
 def may_meet(job: Job) -> bool:
@@ -173,11 +168,9 @@ def _ring_rounds(job: Job, phase: Phase, skipping: bool) -> int:
 
 
 def memory_bytes(job: Job, engine: str, messages: int, *, timeline: bool = False, time: TimeModel = DEFAULT) -> int:
-    """Bytes that an engine other than vectorized holds at most, beside the job."""
-    devices, together = job.schedule.devices, at_once(job)
+    """Bytes that engines hold at most that go from message to message, beside the job."""
+    devices, together = job.schedule.devices, job.schedule.messages_at_once
     records = messages * _BYTES_OF_A_RECORD if timeline else 0
-    if engine == "closed_form":
-        return devices * 8 * len(job.full_cluster.levels) + together * _BYTES_OF_A_COUNTED_MESSAGE
     if engine == "lockstep":
         return devices * 200 + together * _BYTES_OF_A_LOCKSTEP_MESSAGE
     if isinstance(time, LogGP):
@@ -191,9 +184,26 @@ def memory_bytes(job: Job, engine: str, messages: int, *, timeline: bool = False
 
 
 def array_bytes(job: Job, work: ArrayWork) -> int:
-    """Bytes of arrays of ranks: of one round, the clocks of segments, and the rounds kept for the way back."""
-    spacing = min(isqrt(job.schedule.rounds) + 1, job.schedule.rounds)
-    segments = spacing if work.messages else 0
-    arrays = 2 * len(job.full_cluster.levels) + 25 * bool(work.messages) + 2 * segments
-    kept = min(4 * 8 * job.schedule.devices * job.schedule.rounds, KEPT_BYTES) if work.other_messages else 0
-    return 8 * job.schedule.devices * arrays + kept
+    """Bytes that the vectorized engine holds: arrays and clocks of ranks, and rounds kept for the way back."""
+    ranks, rounds = 8 * job.schedule.devices, job.schedule.rounds
+    if not work.messages:
+        return ranks * 2 * len(job.full_cluster.levels)
+    spacing = min(max(isqrt(rounds) + 1, min(LEAST_SPACING, KEPT_BYTES // (6 * ranks))), rounds)
+    # Of a round 3 arrays are its own; those of the segment in play are kept whatever they take.
+    kept = max(min(3 * ranks * work.other_rounds, KEPT_BYTES), 3 * ranks * spacing) if work.other_messages else 0
+    return ranks * (spacing + 2 * len(job.full_cluster.levels) + 30) + kept
+
+
+def counted_rounds(job: Job, messages: list[int]) -> tuple[int, int]:
+    """Rounds and messages that are gone through to count bytes, of phases of so many ``messages`` each."""
+    even = job.layout.even and len(job.full_cluster.levels) == 1
+    phases = [phase for channel in job.schedule.channels for phase in channel]
+    walked = [not (phase.regular is not None and even) and phase.rotation != 1 for phase in phases]
+    rounds = sum(phase.steps for phase, walks in zip(phases, walked, strict=True) if walks)
+    return rounds, sum(count for count, walks in zip(messages, walked, strict=True) if walks)
+
+
+def counted_bytes(job: Job, counted: int) -> int:
+    """Bytes held to count bytes: those of each rank and level, and the largest round."""
+    largest = min(counted, job.schedule.messages_at_once)
+    return job.schedule.devices * 8 * len(job.full_cluster.levels) + largest * _BYTES_OF_A_COUNTED_MESSAGE

@@ -6,6 +6,7 @@ from pathlib import Path
 from simcollectives.engines.estimate import cheaper, cost_text, rough_time
 from simcollectives.scenario.evaluation import Evaluator
 from simcollectives.scenario.keys import point_text
+from simcollectives.scenario.numbers import at
 from simcollectives.scenario.planning import Plan, PlannedRun
 from simcollectives.units import format_bytes
 
@@ -76,7 +77,7 @@ def _remedy(plan: Plan, run: PlannedRun) -> str:
         return "most of it is executing it on arrays: write verify: never, or take a smaller message"
     scenario = plan.scenario
     job = Evaluator(scenario).job(run.entry, run.point)
-    other = cheaper(job, run.estimate, run.timeline, scenario.time, scenario.skipping)
+    other = cheaper(job, run.estimate, run.timeline, at(scenario.time, run.point), scenario.skipping)
     if other is None:
         return f"no cheaper engine is exact there: {_smaller(plan, run)}"
     about = f"about {rough_time(run.times * other.seconds)}"

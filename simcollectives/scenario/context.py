@@ -32,6 +32,8 @@ EXAMPLES: Mapping[str, str] = {
     "shards": "shards: [100, 60, 60, 36]",
     "variants": "variants: {correct: {}, no all-reduce: {mistake: no_all_reduce}}",
     "model": "model: llama-3-8b",
+    "layers": "layers: 24",
+    "parameters": "parameters: 1.3e9",
     "strategies": "strategies: [ddp, all_reduce_once]",
     "device": "device: {peak: {bfloat16: 989 TFLOP/s}, memory: 80 GB, memory_bandwidth: 3350 GB/s}",
     "peak": "peak: {bfloat16: 989 TFLOP/s}",
@@ -291,6 +293,9 @@ def _known_keys(model: type[BaseModel] | None, location: tuple[int | str, ...]) 
             named = False
             continue
         field_ = next((f for name, f in model.model_fields.items() if (f.alias or name) == part), None)
+        forms = [] if field_ is None else [form for form in field_.metadata if isinstance(form, tuple)]
+        if forms and part == location[-2]:
+            return [key for form in forms[0] for key in form.model_fields]
         model = None if field_ is None else _model_in(field_.annotation)
         named = field_ is not None and _is_mapping(field_.annotation)
     return [] if model is None else [f.alias or name for name, f in model.model_fields.items()]

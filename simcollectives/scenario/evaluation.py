@@ -91,7 +91,7 @@ class Evaluator:
         """Return one run with its timeline; with seeds, that with the median time. Raises as `row` does."""
         mine = restricted(point, entry)
         job = self.job(entry, mine)
-        if self._seeds(mine) is not None:
+        if self.seeds(mine) is not None:
             self._evaluate(entry, mine, job)
             job = replace(job, conditions=self._medians[_key(entry, mine)])
         return self._simulate(entry, mine, job, timeline=True)
@@ -116,7 +116,8 @@ class Evaluator:
         except (InputError, MemoryError) as error:
             raise self._placed(error, entry, point) from error
 
-    def _seeds(self, point: Point) -> int | None:
+    def seeds(self, point: Point) -> int | None:
+        """Return the number of seeds at a point; None where there is one run."""
         seeds: int | None = point.get("seeds", self.scenario.seeds)
         return seeds
 
@@ -125,12 +126,12 @@ class Evaluator:
         if key not in self._values:
             run, percentiles = self._median(entry, point, job)
             self.reasons[f"engine {run.engine} ({run.engine_reason})"] = None
-            self._values[key] = _values_of(run, self._seeds(point), percentiles)
+            self._values[key] = _values_of(run, self.seeds(point), percentiles)
         return self._values[key]
 
     def _median(self, entry: AlgorithmEntry, point: Point, job: Job) -> tuple[Run, dict[str, float]]:
         """Return the run with the median time over the seeds, and percentiles by nearest rank; or the one run."""
-        first, count = job.conditions.seed, self._seeds(point)
+        first, count = job.conditions.seed, self.seeds(point)
         if count is None:
             return self._simulate(entry, point, job), {}
         found = []

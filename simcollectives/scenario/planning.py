@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simcollectives.engines import DTYPES, check_engine
+from simcollectives.engines.data import held_bytes
 from simcollectives.engines.estimate import ROUGH_SECONDS, Estimate, measured, rough, verify_seconds
 from simcollectives.errors import InputError
 from simcollectives.scenario.build import message_at, restricted
 from simcollectives.scenario.evaluation import Evaluator, is_verified
-from simcollectives.scenario.keys import LINK_KEYS, kind_of
+from simcollectives.scenario.keys import FACTOR, kind_of, owner
 from simcollectives.scenario.numbers import at
 from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.types import (
@@ -136,7 +137,8 @@ class _Planner:
             return runs
         self._seen.add(verified)
         seconds = verify_seconds(self.evaluator.job(entry, point))
-        return (replace(runs[0], verify_seconds=seconds, verify_bytes=3 * world_size * message),)
+        held = held_bytes(world_size, message, self.evaluator.scenario.collective.dtype)
+        return (replace(runs[0], verify_seconds=seconds, verify_bytes=held),)
 
     def check(self, expectation: Expectation) -> tuple[PlannedRun, ...]:
         """The runs that an expectation makes beside the rows."""
@@ -179,6 +181,8 @@ class _Planner:
                 continue
             self._seen.add(key)
             estimate = self._estimate(entry, mine, timeline, form_counts)
+            seeds = None if timeline else self.evaluator.seeds(mine)
+            times = 1 if seeds is None else seeds + 1
             if estimate is not None:
                 found.append(PlannedRun(entry, mine, estimate, times, timeline))
         return tuple(found)
@@ -208,9 +212,15 @@ class _Planner:
 
 def _shape_key(entry: AlgorithmEntry, point: Point) -> Hashable:
     """What of a run decides its cost, but for whether its chunks are even."""
-    rates = LINK_KEYS.values()
-    kept = (item for item in point.items() if item[0] not in ("message", "gamma") and kind_of(item[0]) not in rates)
-    return entry.label, frozenset(kept)
+    return entry.label, frozenset((key, value) for key, value in point.items() if _decides(key))
+
+
+def _decides(key: str) -> bool:
+    """Whether a key decides the cost of a run: not latencies, bandwidths and the like, nor how often it is made."""
+    kind = kind_of(key)
+    if key == "message" or owner(key) in ("seed", "seeds"):
+        return False
+    return kind is None or kind.whole or kind is FACTOR or owner(key) in ("skew", "jitter")
 
 
 def _timed(plan: Plan) -> Plan:
@@ -226,7 +236,8 @@ def _timed(plan: Plan) -> Plan:
         longest = max(runs, key=lambda run: run.estimate.seconds)
         if sum(run.seconds for run in runs) > _LEAST_SHARE * total:
             job, estimate = evaluator.job(longest.entry, longest.point), longest.estimate
-            found = measured(job, estimate, longest.timeline, asked.time, asked.skipping, least_seconds=0.0)
+            time = at(asked.time, longest.point)
+            found = measured(job, estimate, longest.timeline, time, asked.skipping, least_seconds=0.0)
             factors[kind] = found.seconds / estimate.seconds
     return replace(plan, items=tuple(tuple(_scaled(run, factors) for run in item) for item in plan.items))
 

@@ -18,7 +18,7 @@ from simcollectives.report.files import json_text, rows_csv, scenario_json, writ
 from simcollectives.report.plots import plot
 from simcollectives.report.tables import result_blocks
 from simcollectives.report.text import TextTable
-from simcollectives.scenario import ScenarioResult, run_scenario
+from simcollectives.scenario import ScenarioResult, Standing, run_scenario
 from simcollectives.training.numerics import NumericsPlan, run_numerics
 from tests.scenario.conftest import Loader
 
@@ -96,13 +96,13 @@ def test_a_loss_that_is_no_longer_finite_is_a_problem_and_the_others_are_kept(lo
 
 def test_progress_counts_variants_and_checks(load: Loader) -> None:
     seen: list[tuple[int, int]] = []
-    run_scenario(load(TEXT), lambda done, total: seen.append((done, total)))
+    run_scenario(load(TEXT), lambda standing: seen.append((standing.done, standing.total)))
     assert seen == [(number, 12) for number in range(1, 13)]
 
 
 def test_an_interrupt_keeps_what_is_finished(load: Loader) -> None:
-    def stop(done: int, total: int) -> None:
-        if done == 1:
+    def stop(standing: Standing) -> None:
+        if standing.done == 1:
             raise KeyboardInterrupt
 
     result = run_scenario(load(TEXT), stop)
