@@ -50,7 +50,6 @@ SCENARIO = """\
 title: {title}
 cluster: {{devices: {devices}, link: {{alpha: 5 us, bandwidth: 450 GB/s}}}}
 collective: {{name: all_reduce, algorithms: [{algorithm}], message: 1 GiB}}
-engine: vectorized
 skipping: {skipping}
 """
 PROCESSES = (
