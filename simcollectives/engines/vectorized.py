@@ -11,6 +11,7 @@ phase is that constant times the rounds left. A regular round on a uniform state
 """
 
 from collections import deque
+from functools import cache
 from math import isqrt
 
 import numpy as np
@@ -73,10 +74,20 @@ def _level_of(job: Job, phase: Phase) -> int | None:
     return seen.pop() if seen else 0
 
 
+@cache
+def _reuse_memory() -> None:
+    """Have the arrays of a round take the memory of those of earlier ones, where it would be given back and cleared.
+
+    GNU's malloc keeps up to twice the size of the largest block that was freed (mallopt(3), M_MMAP_THRESHOLD).
+    """
+    np.empty(KEPT_BYTES // 2, dtype=np.int8)
+
+
 class _Walk:
     """State of one evaluation: when each device enters its next round."""
 
     def __init__(self, job: Job, *, skip: bool, watch: Watch | None = None) -> None:
+        _reuse_memory()
         self.job, self.skip, self.watch = job, skip, watch
         self.gamma = job.cluster.device.reduction_seconds_per_byte
         ideal = job.conditions.ideal or job.schedule.rounds == 0
