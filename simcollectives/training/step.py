@@ -119,14 +119,20 @@ def simulate_step(
 
 
 def _play(program: Program, training: Training, pricer: Pricer) -> StepTimeline:
-    """Play the step. Ranks that end theirs later than rank 0 begin the next one, the steady one, as much later."""
+    """Play the step. In the steady state rank 0 begins it as far ahead of slower ranks as it ended the one before.
+
+    Slower ranks never wait for it. If it begins long before them, they alone hold it up, and it ends ahead of them by
+    what it can be ahead at most: in the steady state it always is.
+    """
     programs = _programs(program, training)
     timeline = play(programs, pricer)
-    if len(programs) == 1 or training.iteration == 0:
+    slower = [rank for rank in programs if training.slow.get(rank, 1.0) > training.slow.get(0, 1.0)]
+    if not slower or training.iteration == 0:
         return timeline
-    # One that ends earlier is faster everywhere: rank 0 never waits for it, whenever it begins.
-    behind = {rank: max(timeline.end_of(rank) - timeline.end_of(0), 0.0) for rank in programs}
-    return play(programs, pricer, behind)
+    long = max(timeline.end_of(rank) for rank in slower)
+    held_up = play(programs, pricer, dict.fromkeys(slower, long))
+    ahead = {rank: max(held_up.end_of(rank) - held_up.end_of(0), 0.0) for rank in slower}
+    return play(programs, pricer, ahead)
 
 
 def _programs(program: Program, training: Training) -> dict[int, Program]:
