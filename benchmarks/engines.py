@@ -50,6 +50,7 @@ SCENARIO = """\
 title: {title}
 cluster: {{devices: {devices}, link: {{alpha: 5 us, bandwidth: 450 GB/s}}}}
 collective: {{name: all_reduce, algorithms: [{algorithm}], message: 1 GiB}}
+skipping: {skipping}
 """
 PROCESSES = (
     # Devices, algorithm, whether what repeats is skipped.
@@ -57,12 +58,7 @@ PROCESSES = (
     (65536, "ring", True),
     (1048576, "rabenseifner", True),
 )
-RUN = "import sys; from simcollectives.cli import main; main()"
-RUN_WITHOUT_SKIPPING = (
-    "from functools import partial; from importlib import import_module;"
-    "simulate = import_module('simcollectives.engines.simulate');"
-    "simulate.vectorized = partial(simulate.vectorized, skip=False);" + RUN
-)
+RUN = "from simcollectives.cli import main; main()"
 
 
 def best(run: Callable[[], object], repeats: int) -> float:
@@ -84,8 +80,9 @@ def measure_process(devices: int, algorithm: str, *, skipping: bool, repeats: in
     """Return the least seconds, processor seconds and peak MB of whole processes that run one scenario."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "scenario.yaml"
-        file.write_text(SCENARIO.format(title=f"{algorithm} of {devices}", devices=devices, algorithm=algorithm))
-        command = [sys.executable, "-c", RUN if skipping else RUN_WITHOUT_SKIPPING, "run", str(file)]
+        how = {"devices": devices, "algorithm": algorithm, "skipping": str(skipping).lower()}
+        file.write_text(SCENARIO.format(title=f"{algorithm} of {devices}", **how))
+        command = [sys.executable, "-c", RUN, "run", str(file)]
         measured = [_measure_once(command) for _ in range(repeats)]
     return tuple(min(values) for values in zip(*measured, strict=True))
 
@@ -196,15 +193,19 @@ def print_rates(largest: int, repeats: int, barest: float) -> None:
     """Section 3."""
     print("vectorized engine, million messages/s (times the barest SimPy ring); cost of a message to its best")
     print(f"  {'':28} {'ranks':>7} {'clock':>16} {'and why':>16} {'skipping':>18} {'cost':>6}")
-    for rows in zip(*(_rates(ranks, repeats) for ranks in SIZES if ranks <= largest), strict=False):
-        fastest = max(rates[1] for _name, _ranks, rates in rows)
-        for name, ranks, rates in rows:
-            cells = [f"{rate / 1e6:,.0f} ({rate / barest:,.0f})" for rate in rates]
-            cost = fastest / rates[1]
+    rates: dict[str, dict[int, list[float]]] = {}
+    for ranks in (size for size in SIZES if size <= largest):
+        for name, found in _rates(ranks, repeats):
+            rates.setdefault(name, {})[ranks] = found
+    for name, by_size in rates.items():
+        fastest = max(found[1] for found in by_size.values())
+        for ranks, found in by_size.items():
+            cells = [f"{rate / 1e6:,.0f} ({rate / barest:,.0f})" for rate in found]
+            cost = fastest / found[1]
             print(f"  {name:28} {ranks:>7,} {cells[0]:>16} {cells[1]:>16} {cells[2]:>18} {cost:>6.1f}")
 
 
-def _rates(ranks: int, repeats: int) -> Iterator[tuple[str, int, list[float]]]:
+def _rates(ranks: int, repeats: int) -> Iterator[tuple[str, list[float]]]:
     for name, job in jobs(ranks):
         runs = (
             lambda job=job: vectorized_seconds(job, skip=False),
@@ -212,15 +213,12 @@ def _rates(ranks: int, repeats: int) -> Iterator[tuple[str, int, list[float]]]:
             lambda job=job: vectorized(job),
         )
         total = count_messages(job)
-        yield name, ranks, [total / best(run, repeats) for run in runs]
+        yield name, [total / best(run, repeats) for run in runs]
 
 
 def event_multiples(repeats: int) -> list[tuple[str, float]]:
     """Section 4: each case of benchmarks/event.py, as a multiple of the barest ring beside it."""
-    speeds = measure_speed(RANKS_OF_THE_BAREST, repeats)
-    if not isinstance(speeds, tuple):
-        return [("private resources", speeds.ratio)]
-    barest, *played = speeds
+    barest, *played = measure_speed(RANKS_OF_THE_BAREST, repeats)
     return [(speed.name, speed.times(barest)) for speed in played]
 
 

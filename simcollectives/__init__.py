@@ -11,7 +11,17 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from simcollectives.cluster import Cluster, Device, Link
-from simcollectives.engines import Run, Timeline, closed_form, contributions, execute, simulate, verify
+from simcollectives.engines import (
+    Estimate,
+    Run,
+    Timeline,
+    closed_form,
+    contributions,
+    estimate,
+    execute,
+    simulate,
+    verify,
+)
 from simcollectives.errors import (
     AlgorithmError,
     ClusterError,
@@ -32,6 +42,7 @@ __all__ = [
     "Cluster",
     "ClusterError",
     "Device",
+    "Estimate",
     "InputError",
     "Link",
     "NoClosedFormError",
@@ -42,6 +53,7 @@ __all__ = [
     "UnitError",
     "closed_form",
     "contributions",
+    "estimate",
     "execute",
     "run",
     "simulate",

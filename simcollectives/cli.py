@@ -5,9 +5,9 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from enum import IntEnum, StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +18,7 @@ from simcollectives.errors import InputError, Problem
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from simcollectives.scenario import AnyScenario, ScenarioResult
+    from simcollectives.scenario import AnyScenario, Plan, ScenarioResult
 
 app = typer.Typer(
     add_completion=False,
@@ -199,6 +199,7 @@ def _check_folders(scenarios: Sequence["AnyScenario"]) -> None:
 
 def _run_one(scenario: "AnyScenario", output: Path | None) -> tuple["ScenarioResult | None", ExitCode]:
     """Run one scenario and write its files; what an interrupt leaves finished is kept."""
+    from simcollectives.report.progress import shown_progress
     from simcollectives.scenario import run_scenario
 
     result, code = None, ExitCode.DONE
@@ -207,8 +208,8 @@ def _run_one(scenario: "AnyScenario", output: Path | None) -> tuple["ScenarioRes
             from simcollectives.report.files import prepare_folder, write_outputs
 
             prepare_folder(scenario.file, output)
-        with _progress(scenario.file) as progress:
-            result = run_scenario(scenario, progress)
+        with shown_progress(scenario.file, sys.stderr) as progress:
+            result = run_scenario(scenario, progress, partial(_say_cost, scenario.file))
         if output is not None:
             for path in write_outputs(result, output):
                 typer.echo(f"wrote {path}", err=True)
@@ -223,24 +224,22 @@ def _run_one(scenario: "AnyScenario", output: Path | None) -> tuple["ScenarioRes
         typer.echo(str(InputError(result.problems, scenario.file)), err=True)
         code = ExitCode.BAD_INPUT
     if result.interrupted:
-        typer.echo(f"interrupted: {scenario.file} has {len(result.rows)} finished rows", err=True)
+        rows = f"{len(result.rows)} finished row{'s' if len(result.rows) != 1 else ''}"
+        typer.echo(f"interrupted: {scenario.file} has {rows}", err=True)
         return result, ExitCode.INTERRUPTED
     return result, max(code, ExitCode.DONE if result.passed else ExitCode.EXPECTATION_FAILED)
 
 
-@contextmanager
-def _progress(name: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error where that is a terminal; it goes away when done."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+def _say_cost(name: str, plan: "Plan") -> None:
+    """Say what a run costs before it, where it costs anything to speak of."""
+    from simcollectives.scenario.advice import advice, cost_line, free_memory_bytes
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    free_bytes = free_memory_bytes()
+    line = cost_line(plan, free_bytes)
+    if line is not None:
+        typer.echo(f"{name}: {line}", err=True)
+    for text in advice(plan, free_bytes):
+        typer.echo(f"warning: {name}: {text}", err=True)
 
 
 def _print_tables(result: "ScenarioResult", *, checks_only: bool) -> None:

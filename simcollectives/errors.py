@@ -170,8 +170,8 @@ def listing(names: Sequence[str], limit: int = _LONGEST_LIST) -> str:
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 
 
-def suggestion(word: object, known: Sequence[str], what: str = "known") -> str:
-    """Return the remedy for an unknown word: the nearest spelling, else all known words.
+def suggestion(word: object, known: Sequence[str], what: str = "known", *, whole: bool = False) -> str:
+    """Return the remedy for an unknown word: the nearest spelling, else all known words; with ``whole`` both.
 
     >>> suggestion("rign", ["ring", "tree"])
     'did you mean "ring"?'
@@ -179,9 +179,10 @@ def suggestion(word: object, known: Sequence[str], what: str = "known") -> str:
     'known: ring, tree'
     """
     near = nearest(word, known)
-    if near is not None:
-        return f"did you mean {show_value(near)}?"
-    return f"{what}: {listing(known)}" if known else f"{what}: none"
+    all_known = f"{what}: {listing(known)}" if known else f"{what}: none"
+    if near is None:
+        return all_known
+    return f"did you mean {show_value(near)}?{f' {all_known}' if whole else ''}"
 
 
 class _ShortRepr(reprlib.Repr):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 
 from hypothesis import settings
@@ -9,4 +10,7 @@ from hypothesis import settings
 # Deadlines measure the machine, not the code; in CI the same examples run every time.
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
+# Scripts that other tests start where torch is installed.
+TORCH_SCRIPTS = ["training/ddp_recorder.py", "peers/torch_data_parallel.py"]
+collect_ignore = [] if importlib.util.find_spec("torch") else TORCH_SCRIPTS
 settings.load_profile("ci" if os.environ.get("CI") else "default")

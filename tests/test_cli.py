@@ -1,7 +1,10 @@
 """The command line as a process: folders, exit codes, what is kept and what is refused."""
 
+import json
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -100,3 +103,49 @@ def test_runs_that_are_too_large_leave_the_others(tmp_path: Path) -> None:
     rows = (tmp_path / "out" / "late" / "rows.csv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 1 + 3
     assert "some runs could not be made" in done.stdout
+
+
+LONG = (
+    f"{HEAD}collective: {{name: all_reduce, message: 1 MiB, algorithms: [ring]}}\n"
+    "sweep: {devices: [8, 6144]}\njitter: {alpha: {lognormal: 20%}}\nengine: event\nverify: never\n"
+)
+START = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from simcollectives.cli import main
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent as POSIX has them")
+def test_ctrl_c_inside_a_long_run_keeps_the_rows_before_it(tmp_path: Path) -> None:
+    """75 million messages in the event engine take many minutes; the interrupt comes once the first row is there."""
+    (tmp_path / "long.yaml").write_text(LONG, encoding="utf-8")
+    command = [sys.executable, "-c", START, "run", "long.yaml", "--json", "-o", "out"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        watchdog = threading.Timer(120, running.kill)
+        watchdog.start()
+        assert running.stderr is not None
+        said = [running.stderr.readline() for _ in range(2)]
+        threading.Event().wait(3)  # the first row takes a millisecond, the second minutes
+        still = running.poll()
+        running.send_signal(signal.SIGINT)
+        out, rest = running.communicate()
+        watchdog.cancel()
+    assert still is None, rest
+    assert said[0].startswith(f"long.yaml: {8 * 14 + 6144 * 2 * 6143:,} messages, about ")
+    assert said[1].startswith("warning: long.yaml: ring at devices: 6144 takes about ")
+    assert "; vectorized is exact there, too, in about " in said[1]
+    assert said[1].endswith(": write engine: auto\n")
+    assert running.returncode == 130, rest
+    assert "interrupted: long.yaml has 1 finished row\n" in rest
+    (scenario,) = json.loads(out)["scenarios"]
+    assert [row["world_size"] for row in scenario["rows"]] == [8]
+    assert len((tmp_path / "out" / "long" / "rows.csv").read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_nothing_is_said_of_a_short_run(tmp_path: Path) -> None:
+    (tmp_path / "ring.yaml").write_text(RING, encoding="utf-8")
+    done = call(tmp_path, "run", "ring.yaml", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["scenarios"][0]["rows"][0]["rounds"] == 14

@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_refused_at_once() -> None:
     with pytest.raises(ClusterError) as refused:
         cluster.with_changes(Change(rank=8), Change(link=(1, 1)), Change(), Change(rank=0, bandwidth=0.0))
     assert len(refused.value.problems) == 4
-    with pytest.raises(ClusterError, match=r"2\.0 is more than 1 \(100%\); a link is no faster"):
+    with pytest.raises(ClusterError, match=r"2 is more than 1 \(100%\); a link is no faster"):
         cluster.with_changes(Change(link=(0, 1), bandwidth=2.0))
     with pytest.raises(ClusterError, match="innermost"):
         Cluster.layered([Level("a", INTRA, 2), Level("b", INTER, 2, FullMesh(2))])

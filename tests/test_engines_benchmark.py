@@ -26,11 +26,19 @@ def script() -> ModuleType:
 
 @pytest.mark.benchmark
 def test_both_rings_play_the_same_messages(script: ModuleType) -> None:
-    speed = script.measure_speed(ranks=16, repeats=1)
-    assert speed.messages == 16 * 30
-    assert speed.engine_seconds == pytest.approx(speed.barest_seconds, rel=1e-12)
-    assert speed.barest > 0
-    assert speed.engine > 0
+    barest, private, sharing, drawn = script.measure_speed(ranks=16, repeats=1)
+    assert (barest.messages, private.messages) == (16 * 30, 16 * 30)
+    assert private.simulated_seconds == pytest.approx(barest.simulated_seconds, rel=1e-12)
+    # 126 rounds of 64 messages; four times 14 rounds inside nodes and 14 between.
+    assert (sharing.messages, drawn.messages) == (126 * 64, 4 * 28 * 64)
+    assert min(speed.messages_per_second for speed in (barest, private, sharing, drawn)) > 0
+
+
+@pytest.mark.benchmark
+def test_eight_messages_share_a_card(script: ModuleType) -> None:
+    """126 rounds of 5 us and 8 x 64 KiB over a card of 50 GB/s."""
+    seconds = script.event(script.sharing_job())[1]
+    assert seconds == pytest.approx(126 * (5e-6 + 8 * 65536 / 50e9), rel=1e-12)
 
 
 @pytest.mark.benchmark
@@ -50,8 +58,9 @@ def test_the_script_prints_its_figures(
     monkeypatch.setattr(script, "measure_memory", lambda _ranks, _rounds: [script.Memory(8, 14, 4096)])
     script.main()
     text = capsys.readouterr().out
-    assert "ring of 8 ranks, 112 messages" in text
-    assert "ratio" in text
+    assert "the first two rings have 8 ranks" in text
+    for name in ("private resources", "symmetric sharing", "random capacities"):
+        assert name in text
     assert "512" in text
 
 
@@ -64,3 +73,19 @@ def test_everything_about_the_engines_is_printed(tmp_path: Path) -> None:
     assert "event == vectorized: " in done.stdout
     assert "cost of a message to its best" in done.stdout
     assert "private resources" in done.stdout
+
+
+@pytest.mark.benchmark
+def test_estimates_are_printed_beside_what_runs_took(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT.with_name("estimates.py")), "--most", "0.02"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert "part timed" in lines[1]
+    assert {line.split()[0] for line in lines[2:]} == {
+        "event",
+        "vectorized",
+        "lockstep",
+        "closed_form",
+        "one_port",
+        "loggp",
+    }

@@ -157,7 +157,7 @@ def test_an_unknown_family_is_told_the_nearest_and_all() -> None:
     ((place, message),) = problems({**LLAMA, "model_type": "llamma"})
     assert place == "$.model_type"
     assert message == (
-        '"llamma" is not a known family; did you mean llama? known: bert, gpt2, llama, mistral, mixtral, qwen2, t5'
+        '"llamma" is not a known family; did you mean "llama"? known: bert, gpt2, llama, mistral, mixtral, qwen2, t5'
     )
     assert "resnet" not in NAMES
     assert problems({})[0][1].startswith("this field is missing")
@@ -184,7 +184,7 @@ def test_all_problems_at_once_with_remedies() -> None:
             *("num_attention_heads", "num_key_value_heads", "attention_dropout", "mlp_bias"),
         )
     ]
-    assert "did you mean LlamaForCausalLM? known for llama: LlamaForCausalLM, LlamaModel" in found["$.architectures"]
+    assert 'did you mean "LlamaForCausalLM"? known for llama: LlamaForCausalLM, LlamaModel' in found["$.architectures"]
     assert 'is it "hidden_sise", misspelled? add it' in found["$.hidden_size"]
     assert found["$.num_hidden_layers"].startswith("1000.0 is not a whole number from 1 to 10000")
     assert found["$.mlp_bias"] == "1 is not true or false; write for instance false"

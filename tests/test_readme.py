@@ -22,15 +22,18 @@ def block_after(marker: str) -> str:
     return found.group(1)
 
 
-def test_scenario_is_the_file() -> None:
-    assert block_after("scenario") == (ROOT / "scenarios/small.yaml").read_text(encoding="utf-8")
+def test_scenario_is_short() -> None:
     assert len(block_after("scenario").splitlines()) <= 10
 
 
-def test_output_is_what_run_prints() -> None:
-    command = [sys.executable, "-m", "simcollectives.cli", "run", "scenarios/small.yaml"]
+@pytest.mark.parametrize(
+    ("marker", "file"), [("", "scenarios/small.yaml"), ("training ", "scenarios/ddp_on_two_nodes.yaml")]
+)
+def test_output_is_what_run_prints(marker: str, file: str) -> None:
+    assert block_after(f"{marker}scenario") == (ROOT / file).read_text(encoding="utf-8")
+    command = [sys.executable, "-m", "simcollectives.cli", "run", file]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert block_after("output").rstrip() == done.stdout.rstrip()
+    assert block_after(f"{marker}output").rstrip() == done.stdout.rstrip()
 
 
 def test_python_example_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,13 @@ from simcollectives.schedule import (
     Phase,
     Round,
     Schedule,
+    common,
+    constant,
     find_collective,
     make_round,
     repeated,
     single,
+    spread,
 )
 
 
@@ -43,6 +46,27 @@ def test_scalars_alone_make_one_row() -> None:
 
 def test_a_row_without_chunks_stays_a_message() -> None:
     assert rows(make_round(0, 1, count=0)) == [(0, 1, (), False)]
+
+
+def test_numbers_that_stand_for_all_rows_are_held_once() -> None:
+    round_ = make_round(0, np.arange(1, 1001), first=np.arange(1000), count=7, reduce=True)
+    assert [common(column) for column in (round_.src, round_.count, round_.stride)] == [0, 7, 1]
+    assert common(round_.reduce) is True
+    assert common(round_.first) is round_.first
+    assert round_.count.tolist() == [7] * 1000
+    assert round_.count.dtype == np.int64
+    with pytest.raises(ValueError, match="read-only"):
+        round_.count[3] = 8
+
+
+def test_columns_have_a_number_a_row() -> None:
+    assert constant(5, 3).tolist() == [5, 5, 5]
+    assert constant(True, 2).tolist() == [True, True]
+    assert constant(1, 2).dtype == np.int64
+    assert common(constant(5, 0)).tolist() == []
+    assert spread(np.array([1, 2]), 2).tolist() == [1, 2]
+    with pytest.raises(ValueError, match="2 values do not make a column of 3 rows"):
+        spread(np.array([1, 2]), 3)
 
 
 def test_wrap_splits_a_row_at_the_end() -> None:
@@ -132,5 +156,5 @@ def test_conditions_of_each_collective() -> None:
 
 
 def test_unknown_collective() -> None:
-    with pytest.raises(AlgorithmError, match="'allreduce' is not a collective; known: all_reduce"):
+    with pytest.raises(AlgorithmError, match='"allreduce" is not a collective; did you mean "all_reduce"'):
         find_collective("allreduce")

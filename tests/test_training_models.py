@@ -79,7 +79,7 @@ def test_names_are_unique_and_every_parameter_stands_in_a_module(name: str) -> N
 
 
 def test_an_unknown_model_is_told_the_nearest_and_all() -> None:
-    with pytest.raises(InputError, match=r"did you mean llama-3-8b\? known: bert-large-uncased, .*t5-11b"):
+    with pytest.raises(InputError, match=r"did you mean \"llama-3-8b\"\? known: bert-large-uncased, .*t5-11b"):
         describe_model("llama-3-8B")
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,11 +50,22 @@ class Routes:
     resources: IntArray
 
 
+class _Numbers(NamedTuple):
+    """Where the resources of each level, uplink and changed pair begin, and what all of them are."""
+
+    level_offsets: list[int]
+    uplink_offsets: list[int]
+    narrow_offsets: list[int]
+    capacity: FloatArray
+    owned: npt.NDArray[np.bool_]
+    level_of: IntArray
+
+
 class Network:
     """Numbers the resources: ports or edges level by level, then uplinks, then links whose bandwidth is changed.
 
-    ``capacity`` is in B/s; ``owned`` tells that all messages of a resource have one source rank, or one destination;
-    ``level_of`` is the level that a resource belongs to. ``plain`` networks have ports only, all of a level alike.
+    ``plain`` networks have ports only, all of a level alike. Asked with the array ``every_rank`` itself as the ends of
+    messages, it need not look them up.
     """
 
     def __init__(
@@ -64,21 +76,24 @@ class Network:
         uplinks: Sequence[Uplink] = (),
         changes: Sequence[Change] = (),
     ) -> None:
-        """Number the resources of a cluster whose parts have been checked."""
+        """Take a cluster whose parts have been checked; resources are numbered when first asked for."""
         self._levels, self._uplinks, self._changes = levels, uplinks, changes
         self._device, self._gpus_per_node = device_of_rank, gpus_per_node
+        self.every_rank = np.arange(len(device_of_rank), dtype=np.int64)
         self._names = [level.name for level in levels]
         # [level][rank]: the unit that a rank is in, at every level but the outermost.
         self._units = [device_of_rank // size for size in np.cumprod([level.size for level in levels])[:-1].tolist()]
         self._changes_alpha = any(change.alpha != 1 for change in changes)
+        self._late_pairs = [change for change in changes if change.link is not None and change.alpha != 1]
         self.plain = not uplinks and not changes and all(not x.graph and not x.ports_of for x in levels)
         links = [level.link for level in levels]
         self.alpha = np.array([link.alpha for link in links], dtype=np.float64)
         self.overhead = np.array([link.overhead for link in links], dtype=np.float64)
         self.bandwidth = np.array([link.bandwidth for link in links], dtype=np.float64)
-        self._number_resources()
+        self._narrow = [change for change in changes if change.link is not None and change.bandwidth != 1]
 
-    def _number_resources(self) -> None:
+    @cached_property
+    def _numbers(self) -> _Numbers:
         blocks: list[FloatArray] = []
         owned: list[npt.NDArray[np.bool_]] = []
         level_of: list[IntArray] = []
@@ -91,30 +106,54 @@ class Network:
             return offset
 
         devices = len(self._device)
-        self._offset: list[int] = []
+        offsets: list[int] = []
         for index, level in enumerate(self._levels):
             if level.ports_of is not None:
-                self._offset.append(self._offset[self._names.index(level.ports_of)])
+                offsets.append(offsets[self._names.index(level.ports_of)])
             elif level.graph is not None:
                 graph, copies = level.graph, devices // level.graph.devices
                 ends = np.concatenate([graph.ends() + copy * graph.devices for copy in range(copies)])
                 lanes = np.tile(graph.lanes, copies) * self._port_factors(level)[ends].min(axis=1)
-                self._offset.append(add(lanes * level.link.bandwidth, index, own=graph.owned))
+                offsets.append(add(lanes * level.link.bandwidth, index, own=graph.owned))
             else:
                 capacity = self._port_factors(level) * level.link.bandwidth
-                self._offset.append(add(np.repeat(capacity, 2), index, own=True))
-        self._uplink_offset = [
+                offsets.append(add(np.repeat(capacity, 2), index, own=True))
+        uplinks = [
             add(np.full(2 * x.units(devices), x.bandwidth), self._names.index(x.level), own=False)
             for x in self._uplinks
         ]
-        self._narrow = [change for change in self._changes if change.link is not None and change.bandwidth != 1]
-        self._narrow_offset = [
-            add(np.array([self._pair_bandwidth(x)]), self._pair_level(x), own=True) for x in self._narrow
-        ]
-        self.capacity = np.concatenate([*blocks, [np.inf]])
-        self.owned = np.concatenate([*owned, [True]])
-        self.level_of = np.concatenate([*level_of, [0]])
-        self.count = len(self.capacity) - 1
+        narrow = [add(np.array([self._pair_bandwidth(x)]), self._pair_level(x), own=True) for x in self._narrow]
+        columns = (
+            np.concatenate([*blocks, [np.inf]]),
+            np.concatenate([*owned, [True]]),
+            np.concatenate([*level_of, [0]]),
+        )
+        return _Numbers(offsets, uplinks, narrow, *columns)
+
+    @cached_property
+    def capacity(self) -> FloatArray:
+        """[resource]: B/s; one more, of no resource, is boundless."""
+        return self._numbers.capacity
+
+    @property
+    def owned(self) -> npt.NDArray[np.bool_]:
+        """[resource]: whether its messages all have one source rank, or all one destination."""
+        return self._numbers.owned
+
+    @property
+    def level_of(self) -> IntArray:
+        """[resource]: the level that it belongs to."""
+        return self._numbers.level_of
+
+    @property
+    def count(self) -> int:
+        """Number of resources."""
+        return len(self.capacity) - 1
+
+    @property
+    def private(self) -> bool:
+        """Whether all resources are owned."""
+        return self.plain or bool(self.owned.all())
 
     def _port_factors(self, level: Level) -> FloatArray:
         factor = np.empty(len(self._device))
@@ -135,7 +174,7 @@ class Network:
         """Outermost level that messages from ranks ``src`` to ranks ``dst`` cross; one entry a message."""
         level: IntArray = constant(0, len(src))
         for unit in self._units:
-            level = np.add(level, unit.take(src) != unit.take(dst))
+            level = np.add(level, self._of(unit, src) != self._of(unit, dst))
         return level
 
     def links(self, src: IntArray, dst: IntArray) -> Links:
@@ -148,8 +187,8 @@ class Network:
         if self._uplinks or self._levels[0].graph is not None:
             routes = self.routes(src, dst)
             return routes.level, routes.alpha, routes.overhead, routes.bandwidth
-        bandwidth = np.minimum(_entries(self._ports_out, level, src), _entries(self._ports_in, level, dst))
-        for change, offset in zip(self._narrow, self._narrow_offset, strict=True):
+        bandwidth = np.minimum(self._of(self._ports_out, src, level), self._of(self._ports_in, dst, level))
+        for change, offset in zip(self._narrow, self._numbers.narrow_offsets, strict=True):
             narrow = np.minimum(bandwidth, self.capacity[offset])
             bandwidth = np.where(self._is_pair(change, src, dst, level), narrow, bandwidth)
         return level, self._changed_alpha(src, dst, level), self.overhead[level], bandwidth
@@ -164,26 +203,26 @@ class Network:
     @cached_property
     def _ports_out(self) -> FloatArray:
         """[level, rank]: capacity of the port that a rank sends from."""
-        return self.capacity[np.array(self._offset)[:, None] + 2 * self._device]
+        return self.capacity[np.array(self._numbers.level_offsets)[:, None] + 2 * self._device]
 
     @cached_property
     def _ports_in(self) -> FloatArray:
         """[level, rank]: capacity of the port that a rank receives at."""
-        return self.capacity[np.array(self._offset)[:, None] + 2 * self._device + 1]
+        return self.capacity[np.array(self._numbers.level_offsets)[:, None] + 2 * self._device + 1]
 
     def routes(self, src: IntArray, dst: IntArray) -> Routes:
         """Resources that messages from ranks ``src`` to ranks ``dst`` cross."""
         level = self.levels_crossed(src, dst)
         source, destination = self._device[src], self._device[dst]
         columns = self._ports(level, source, destination)
-        for uplink, offset in zip(self._uplinks, self._uplink_offset, strict=True):
+        for uplink, offset in zip(self._uplinks, self._numbers.uplink_offsets, strict=True):
             out, into = (uplink.unit_of(device, self._gpus_per_node) for device in (source, destination))
             leaves = (level >= self._names.index(uplink.level)) & (out != into)
             columns += [
                 np.where(leaves, offset + 2 * out, self.count),
                 np.where(leaves, offset + 2 * into + 1, self.count),
             ]
-        for change, offset in zip(self._narrow, self._narrow_offset, strict=True):
+        for change, offset in zip(self._narrow, self._numbers.narrow_offsets, strict=True):
             columns.append(np.where(self._is_pair(change, src, dst, level), offset, self.count))
         resources = np.stack(columns, axis=1)
         alpha = np.asarray(self._changed_alpha(src, dst, level))
@@ -191,7 +230,7 @@ class Network:
         return Routes(level, alpha, self.overhead[level], bandwidth, resources)
 
     def _ports(self, level: IntArray, source: IntArray, destination: IntArray) -> list[IntArray]:
-        offset = np.array(self._offset, dtype=np.int64)[level]
+        offset = np.array(self._numbers.level_offsets, dtype=np.int64)[level]
         graph = self._levels[0].graph
         ports = [offset + 2 * source, offset + 2 * destination + 1]
         if graph is None:
@@ -201,7 +240,9 @@ class Network:
             source % graph.devices, destination % graph.devices * inside + source % graph.devices * ~inside
         )
         edges = np.where(
-            hops >= 0, self._offset[0] + (source // graph.devices * graph.edges)[:, None] + hops, self.count
+            hops >= 0,
+            self._numbers.level_offsets[0] + (source // graph.devices * graph.edges)[:, None] + hops,
+            self.count,
         )
         edges[~inside] = self.count
         return [*edges.T, *(np.where(inside, self.count, port) for port in ports)]
@@ -217,19 +258,22 @@ class Network:
         if not self._changes_alpha:
             return alpha
         factors = self._alpha_factors
-        factor = np.maximum(_entries(factors, level, src), _entries(factors, level, dst))
-        for change in self._changes:
-            if change.link is not None:
-                factor = np.where(self._is_pair(change, src, dst, level), factor * change.alpha, factor)
-        return alpha * factor
+        factor = np.maximum(self._of(factors, src, level), self._of(factors, dst, level))
+        for change in self._late_pairs:
+            factor = np.where(self._is_pair(change, src, dst, level), factor * change.alpha, factor)
+        changed: FloatArray = alpha * factor
+        return changed
 
     @cached_property
     def _alpha_factors(self) -> FloatArray:
         """[level, rank]: factor on the latency of its messages."""
         return np.stack([rank_factors(self._changes, "alpha", name, len(self._device)) for name in self._names])
 
-
-def _entries(table: FloatArray, level: Ints, rank: IntArray) -> FloatArray:
-    """Entries of a table [level, rank]."""
-    entries: FloatArray = table.take(level * table.shape[1] + rank)
-    return entries
+    def _of(self, table: npt.NDArray[Any], rank: IntArray, level: Ints | None = None) -> npt.NDArray[Any]:
+        """Entries of a table by rank, or by level and rank; those of all ranks in order are not copied."""
+        if isinstance(level, np.ndarray):
+            table, rank = table.reshape(-1), level * len(self.every_rank) + rank
+        elif level is not None:
+            table = table[level]
+        entries: npt.NDArray[Any] = table if rank is self.every_rank else table.take(rank)
+        return entries

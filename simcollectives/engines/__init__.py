@@ -4,6 +4,7 @@ from simcollectives.engines.closed_form import closed_form
 from simcollectives.engines.conditions import IDEAL, Conditions, Jitter
 from simcollectives.engines.contributions import contributions
 from simcollectives.engines.data import execute, verify, verify_job
+from simcollectives.engines.estimate import Estimate, estimate
 from simcollectives.engines.job import DTYPES, Job, make_job
 from simcollectives.engines.run import Parts, Run, Timeline
 from simcollectives.engines.simulate import ENGINES, check_engine, choose_engine, simulate, simulate_job
@@ -17,6 +18,7 @@ __all__ = [
     "TIMES",
     "Conditions",
     "Default",
+    "Estimate",
     "Jitter",
     "Job",
     "LogGP",
@@ -29,6 +31,7 @@ __all__ = [
     "choose_engine",
     "closed_form",
     "contributions",
+    "estimate",
     "execute",
     "make_job",
     "parse_time",

@@ -15,8 +15,9 @@ from simcollectives.engines.job import Job
 from simcollectives.engines.path import Path
 from simcollectives.engines.ring_phase import RingPhase
 from simcollectives.engines.run import Parts
-from simcollectives.engines.timed_round import TimedRound, Timer, advance, entry
-from simcollectives.schedule.types import Phase
+from simcollectives.engines.timed_round import TimedRound, Timer, add_bytes, advance, entry
+from simcollectives.engines.watch import Watch
+from simcollectives.schedule.types import IntArray, Phase
 
 
 class Segment(Protocol):
@@ -76,13 +77,17 @@ class ArraySegment:
     timer: Timer
     played: Played | None = None
 
-    def play(self) -> tuple[Played, FloatArray]:
-        """Play the rounds; return them and the clocks after them."""
+    def play(self, sent: IntArray | None = None, watch: Watch | None = None) -> tuple[Played, FloatArray]:
+        """Play the rounds; return them and the clocks after them. Adds what ranks send to ``sent`` [level, device]."""
         played, clock = [], self.start
         for step in range(self.steps):
-            timed = self.timer.timed(self.phase, self.first + step, self.number + step)
+            timed, message_bytes = self.timer.timed(self.phase, self.first + step, self.number + step)
+            if sent is not None:
+                add_bytes(sent, timed.ends, message_bytes)
             played.append((clock, timed))
             clock = advance(clock, timed)
+            if watch is not None:
+                watch(len(timed.ends.src))
         return played, clock
 
     @property
@@ -101,7 +106,7 @@ class ArraySegment:
 
 def _arrays(clock: FloatArray, timed: TimedRound) -> dict[int, np.ndarray]:
     columns = (clock, *timed.ends, *timed[1:])
-    return {id(column): column for column in columns if isinstance(column, np.ndarray)}
+    return {id(column): column for column in columns if isinstance(column, np.ndarray) and column.base is None}
 
 
 def _back(timed: TimedRound, entered: FloatArray, rank: int, path: Path) -> int:
@@ -126,7 +131,11 @@ def _back(timed: TimedRound, entered: FloatArray, rank: int, path: Path) -> int:
 
 
 def critical_path(job: Job, segments: Sequence[Segment], clock: FloatArray | None, seconds: float) -> Parts:
-    """Split ``seconds`` into parts along a critical path that ends at the last rank of ``clock``."""
+    """Split ``seconds`` into parts along a critical path that ends at the last rank of ``clock``.
+
+    Raises:
+        ScheduleError: the path does not explain the seconds.
+    """
     path = _stationary(job, segments, seconds)
     if path is None:
         path = Path(job.full_cluster)

@@ -114,8 +114,8 @@ def execute(
 ) -> list[Array]:
     """Run a collective on arrays, one a rank, by an algorithm's schedule.
 
-    Takes arrays of one dtype: float64, float32, float16, int64 or int8. All-reduce, broadcast, reduce, reduce-scatter
-    and all-to-all take equal sizes; all-gather takes the parts that ``numpy.array_split`` of the whole would give.
+    Takes arrays of one dtype: float64, float32, float16, int64, int32, int8 or uint8. All-reduce, broadcast, reduce,
+    reduce-scatter and all-to-all take equal sizes; all-gather takes the parts of the whole, by ``numpy.array_split``.
     Returns new arrays: of the inputs' shape for all-reduce, broadcast and reduce (ranks other than the root get their
     input back), flat otherwise. Uneven parts put the longer ones first.
 

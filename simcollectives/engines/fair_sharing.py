@@ -1,121 +1,147 @@
-"""Max-min fair sharing of resources among flows, by progressive filling.
+"""Flows that share resources max-min fairly, in a SimPy environment.
 
-All changes of one instant are applied before rates are computed; a flow whose rate does not change keeps the end that
-was computed for it, so that equal flows end at the very same float.
+Flows that meet on a resource, and those that these meet elsewhere, form a component. All changes of one instant are
+applied before rates are computed, and then only those of components that changed; each has one event, its next end. A
+flow whose rate does not change keeps the end that was computed for it, so that equal flows end at the very same float.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import simpy
 from simpy.events import EventPriority
 
-from simcollectives.schedule.types import IntArray
+from simcollectives.engines.filling import Flow, rates_of
+from simcollectives.errors import ScheduleError
 
-FloatArray = npt.NDArray[np.float64]
+_NONE: list[Flow] = []
 AFTER_ALL_CHANGES = EventPriority(2)
 """SimPy handles events of one instant by priority; changes have 0 or 1."""
 
 
-def fair_rates(resources: IntArray, capacity: FloatArray) -> FloatArray:
-    """Max-min fair rates in bytes per second of flows that cross ``resources`` [flow, hop].
+@dataclass(slots=True, eq=False)
+class _Component:
+    """Flows joined by resources, until one ends or another joins: then it is empty, and its event has no effect."""
 
-    Progressive filling (Bertsekas and Gallager, Data Networks, section 6.5.2): all rates grow together, and those on a
-    resource that is full stop growing.
-
-    >>> fair_rates(np.array([[0, 1], [0, 2]]), np.array([10.0, 10.0, 3.0])).tolist()
-    [7.0, 3.0]
-    """
-    rates = np.zeros(len(resources))
-    left = capacity.astype(np.float64, copy=True)
-    open_ = np.arange(len(resources))
-    while len(open_):
-        crossed = resources[open_]
-        flows = np.bincount(crossed.reshape(-1), minlength=len(left))
-        share = np.divide(left, flows, out=np.full(len(left), np.inf), where=flows > 0)
-        level = share.min()
-        full = share <= level * (1 + 1e-12)
-        stopped = full[crossed].any(axis=1)
-        rates[open_[stopped]] = level
-        used = np.bincount(crossed[stopped].reshape(-1), minlength=len(left)) * level
-        left = np.maximum(left - used, 0.0)
-        open_ = open_[~stopped]
-    return rates
+    flows: list[Flow]
+    resources: list[int]
+    end: float = inf
 
 
 class FairNetwork:
-    """Flows in a SimPy environment. ``start`` adds one; ``done(token)`` is called when its bytes have passed."""
+    """Flows in a SimPy environment. ``start`` adds some; ``done`` is called with those that end at one instant."""
 
-    def __init__(self, env: simpy.Environment, capacity: FloatArray, done: Callable[[Any], None]) -> None:
+    def __init__(self, env: simpy.Environment, capacity: Sequence[float], done: Callable[[list[Flow]], None]) -> None:
         """Take the directed resources' capacities in bytes per second."""
         self._env, self._capacity, self._done = env, capacity, done
-        self._resources: IntArray = np.zeros((0, 0), dtype=np.int64)
-        self._left = np.zeros(0)
-        self._rate = np.zeros(0)
-        self._since = np.zeros(0)
-        self._end = np.zeros(0)
-        self._tokens: list[Any] = []
-        self._new: list[tuple[list[int], float, Any]] = []
+        self._on: list[dict[Flow, None]] = [{} for _ in capacity]
+        self._new: list[Flow] = []
+        self._changed: dict[int, None] = {}
         self._update_due = False
-        self._next: simpy.Event | None = None
 
-    def start(self, resources: list[int], work_bytes: float, token: Any) -> None:
-        """Add a flow of ``work_bytes`` over ``resources`` now."""
-        self._new.append((resources, work_bytes, token))
-        self._request_update()
+    def start(self, flows: Sequence[Flow]) -> None:
+        """Add flows now: at once all that one event starts.
 
-    def _request_update(self) -> None:
-        if not self._update_due:
-            self._update_due = True
-            event = _triggered(self._env, self._update)
-            self._env.schedule(event, priority=AFTER_ALL_CHANGES)
+        Raises:
+            ScheduleError: a flow would never end.
+        """
+        self._new += flows
+        self._update_soon()
 
-    def _update(self, _event: simpy.Event) -> None:
+    def _update_soon(self) -> None:
+        """Update now where nothing else is to come at this instant, else after all that is."""
+        if self._update_due or not (self._new or self._changed):
+            return
+        if self._env.peek() > self._env.now:
+            self._update()
+            return
+        self._update_due = True
+        event = simpy.Event(self._env)
+        event._ok = True
+        event._value = None
+        event.callbacks = [self._update]
+        self._env.schedule(event, priority=AFTER_ALL_CHANGES)
+
+    def _update(self, _event: simpy.Event | None = None) -> None:
+        """Compute the rates of all components that have changed."""
         self._update_due = False
-        now = self._env.now
-        if self._new:
-            added, work, tokens = zip(*self._new, strict=True)
-            rows = np.array(added, dtype=np.int64)
-            self._resources = np.concatenate([self._resources, rows]) if self._tokens else rows
-            self._left = np.concatenate([self._left, work])
-            self._rate = np.concatenate([self._rate, np.zeros(len(work))])
-            self._since = np.concatenate([self._since, np.full(len(work), now)])
-            self._end = np.concatenate([self._end, np.full(len(work), np.inf)])
-            self._tokens += tokens
-            self._new = []
-        if not self._tokens:
+        now, on = self._env.now, self._on
+        changed, self._changed = self._changed, {}
+        new, self._new = self._new, []
+        for flow in new:
+            flow.since = now
+            for r in flow.resources:
+                on[r][flow] = None
+                changed[r] = None
+            if not flow.resources:
+                self._move(_Component([flow], []), now)
+        seen: set[int] = set()
+        for r in changed:
+            if r not in seen and on[r]:
+                self._move(self._component(r, seen), now)
+
+    def _component(self, first: int, seen: set[int]) -> _Component:
+        """All flows that are joined to those on a resource; the resources they cross are added to ``seen``."""
+        on = self._on
+        flows: list[Flow] = []
+        resources = [first]
+        found = _Component(flows, resources)
+        seen.add(first)
+        route: Sequence[int] = ()
+        for resource in resources:
+            for flow in on[resource]:
+                before = flow.component
+                if before is found:
+                    continue
+                if before is not None:
+                    before.flows = _NONE
+                flow.component = found
+                flows.append(flow)
+                if flow.resources is not route:
+                    route = flow.resources
+                    for r in route:
+                        if r not in seen:
+                            seen.add(r)
+                            resources.append(r)
+        return found
+
+    def _move(self, component: _Component, now: float) -> None:
+        """Give the flows of a component their rates, and the component its end."""
+        flows = component.flows
+        rates = rates_of(flows, component.resources, self._on, self._capacity)
+        for flow, rate in zip(flows, rates, strict=True):
+            if rate != flow.rate:
+                left = flow.left - flow.rate * (now - flow.since)
+                flow.left = left = 0.0 if left < 0.0 else left
+                flow.since, flow.rate = now, rate
+                flow.end = now + left / rate if rate > 0.0 else inf
+        first = min([flow.end for flow in flows])
+        if not first < inf:
+            what = f"{flows[0].left!r} bytes at {flows[0].rate!r} bytes/s"
+            raise ScheduleError(f"{len(flows)} messages that share links would never end, the first with {what}")
+        component.end = first
+        simpy.Timeout(self._env, max(first - now, 0.0), component).callbacks.append(self._finish)
+
+    def _finish(self, event: Any) -> None:
+        """The earliest flows of a component have ended."""
+        component: _Component = event.value
+        flows, component.flows = component.flows, []
+        if not flows:
             return
-        rates = fair_rates(self._resources, self._capacity)
-        changed = rates != self._rate
-        self._left[changed] -= self._rate[changed] * (now - self._since[changed])
-        np.maximum(self._left, 0.0, out=self._left)
-        self._since[changed] = now
-        self._rate = rates
-        self._end[changed] = now + self._left[changed] / rates[changed]
-        event = _triggered(self._env, self._finish)
-        self._next = event
-        self._env.schedule(event, delay=max(float(self._end.min()) - now, 0.0))
-
-    def _finish(self, event: simpy.Event) -> None:
-        if event is not self._next:
-            return
-        over = self._end <= self._end.min()
-        finished = [self._tokens[i] for i in np.flatnonzero(over)]
-        keep = ~over
-        self._resources, self._left, self._rate = self._resources[keep], self._left[keep], self._rate[keep]
-        self._since, self._end = self._since[keep], self._end[keep]
-        self._tokens = [self._tokens[i] for i in np.flatnonzero(keep)]
-        self._request_update()
-        for token in finished:
-            self._done(token)
-
-
-def _triggered(env: simpy.Environment, callback: Callable[[simpy.Event], None]) -> simpy.Event:
-    event = simpy.Event(env)
-    event._ok = True
-    event._value = None
-    if event.callbacks is not None:
-        event.callbacks.append(callback)
-    return event
+        on, end = self._on, component.end
+        finished = [flow for flow in flows if flow.end <= end]
+        if len(finished) == len(flows):
+            for r in component.resources:
+                on[r].clear()
+        else:
+            for flow in finished:
+                for r in flow.resources:
+                    del on[r][flow]
+                    self._changed[r] = None
+        # What follows from the ends at once belongs to the same update.
+        due, self._update_due = self._update_due, True
+        self._done(finished)
+        self._update_due = due
+        self._update_soon()

@@ -10,10 +10,11 @@ from simcollectives.cluster.network import FloatArray
 from simcollectives.engines.job import Job, Messages, messages_of
 from simcollectives.engines.pricing import drawn_alpha, flow_bytes, reduction_seconds
 from simcollectives.engines.run import Parts
+from simcollectives.engines.watch import Watch
 from simcollectives.schedule.types import IntArray, Round
 
 
-def lockstep(job: Job) -> tuple[Parts, IntArray]:
+def lockstep(job: Job, watch: Watch | None = None) -> tuple[Parts, IntArray]:
     """Return the parts of the time and the bytes sent [level, device]."""
     network = job.full_cluster.network
     names = tuple(level.name for level in job.full_cluster.levels)
@@ -43,6 +44,8 @@ def lockstep(job: Job) -> tuple[Parts, IntArray]:
         latency[level] += float(overhead_bytes[busiest] / capacity[busiest])
         bandwidth[level] += float(message_bytes[busiest] / capacity[busiest])
         reduction += reduced
+        if watch is not None:
+            watch(len(messages.src))
     return Parts(names, tuple(latency), tuple(bandwidth), reduction), sent
 
 

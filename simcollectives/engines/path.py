@@ -18,9 +18,9 @@ class Path:
         self.bandwidth[level] += times * (seconds - latency)
 
     def parts(self, seconds: float) -> Parts:
-        """Return the parts; they sum to ``seconds``, from which rounding may have led away."""
-        rest = seconds - sum(self.latency) - sum(self.bandwidth) - self.reduction
-        widest = max(range(len(self._names)), key=lambda level: self.bandwidth[level])
-        if self.bandwidth[widest] > 0:
-            self.bandwidth[widest] = max(self.bandwidth[widest] + rest, 0.0)
-        return Parts(self._names, tuple(self.latency), tuple(self.bandwidth), self.reduction)
+        """Return the parts; they sum to ``seconds``, from which rounding may have led away.
+
+        Raises:
+            ScheduleError: they are far from them.
+        """
+        return Parts.of_path(self._names, seconds, self.latency, self.bandwidth, self.reduction)

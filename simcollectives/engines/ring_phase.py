@@ -1,7 +1,5 @@
 """A phase in which rank i always sends to rank i + 1: its rounds are sums and maxima of slices."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from simcollectives.cluster.network import FloatArray
@@ -10,7 +8,7 @@ from simcollectives.engines.durations import alone_seconds
 from simcollectives.engines.job import Job
 from simcollectives.engines.path import Path
 from simcollectives.engines.timed_round import TimedRound, Timer
-from simcollectives.schedule.types import IntArray, Phase, common
+from simcollectives.schedule.types import IntArray, Ints, Phase, common
 
 CHECK_EVERY = 8
 """Rounds between two looks whether one round adds the same constant to every rank."""
@@ -24,20 +22,21 @@ class RingPhase:
     Between steps the chunks move on by one rank, and their bytes with them.
     """
 
-    def __init__(self, job: Job, first: TimedRound, longest: int) -> None:
-        """Prepare a phase by its first round, to play up to ``longest`` rounds at a time."""
+    def __init__(self, job: Job, first: TimedRound, sent: Ints, longest: int) -> None:
+        """Prepare a phase by its first round and the bytes sent in it, to play up to ``longest`` rounds at a time."""
         self._ranks = n = job.schedule.devices
-        self._sent = np.broadcast_to(first.bytes, (n,))
+        self._sent = np.broadcast_to(sent, (n,))
         self._level = np.broadcast_to(first.ends.level, (n,))
         self._moves = not job.layout.even
+        bandwidth = job.full_cluster.network.links(first.ends.src, first.ends.dst)[3]
         gamma = common(job.full_cluster.gamma_of_rank)
         # Where all links and ranks are alike, what messages last moves on with their bytes.
-        self._alike = all(np.ndim(x) == 0 for x in (first.latency, first.ends.bandwidth, gamma))
+        self._alike = all(np.ndim(x) == 0 for x in (first.latency, bandwidth, gamma))
         self._reduces = first.reduction is not None
         edge = np.arange(2 * (n + longest) + 1, dtype=np.int64) % n
         self._bytes, self._latency, self._width, self._seconds = (
             np.broadcast_to(column, (n,)).take(edge)
-            for column in (first.bytes * 1.0, first.latency, first.ends.bandwidth, first.seconds)
+            for column in (self._sent * 1.0, first.latency, bandwidth, first.seconds)
         )
         # By edge, as its receiver pays them.
         self._gamma = np.broadcast_to(gamma, (n,)).take(edge + 1, mode="wrap")
@@ -48,10 +47,10 @@ class RingPhase:
         """Recognise a ring: one message from every rank to the next, moving on by one rank a step."""
         if phase.rotation != 1 or job.conditions.random:
             return None
-        first = Timer(job).timed(phase, 0, 0)
+        first, sent = Timer(job).timed(phase, 0, 0)
         after = np.arange(1, job.schedule.devices + 1) % job.schedule.devices
         is_ring = first.ends.all_send and np.array_equal(first.ends.dst, after)
-        return cls(job, first, longest) if is_ring else None
+        return cls(job, first, sent, longest) if is_ring else None
 
     def walk(self, clock: FloatArray, step: int, count: int, *, skip: bool) -> tuple[FloatArray, int, float | None]:
         """Play up to ``count`` rounds from the clocks at which ranks enter the first.
@@ -61,22 +60,30 @@ class RingPhase:
         """
         chain = clock.take(np.arange(-count, self._ranks + count), mode="wrap")
         mine = chain[count : count + self._ranks]
-        looks = skip and (self._alike or not self._moves)
-        before = None
-        for played, _ in enumerate(self._rounds(chain, -count, step, count), 1):
-            if before is not None:
-                growth = mine - (np.roll(before, 1) if self._moves else before)
-                if growth.max() - growth.min() <= 2 * np.spacing(mine.max()):
-                    return mine.copy(), played, float(growth.max())
-            before = mine.copy() if looks and (played + 1) % CHECK_EVERY == 0 else None
+        if not (skip and (self._alike or not self._moves)):
+            self._play(chain, -count, step, count)
+            return mine.copy(), count, None
+        for played in range(CHECK_EVERY, count + 1, CHECK_EVERY):
+            self._play(chain, -count, step + played - CHECK_EVERY, CHECK_EVERY - 1)
+            before = mine.copy()
+            self._play(chain, -count, step + played - 1, 1)
+            growth = mine - (np.roll(before, 1) if self._moves else before)
+            if growth.max() - growth.min() <= 2 * np.spacing(mine.max()):
+                return mine.copy(), played, float(growth.max())
+        left = count % CHECK_EVERY
+        self._play(chain, -count, step + count - left, left)
         return mine.copy(), count, None
 
-    def _rounds(self, chain: FloatArray, low: int, step: int, count: int) -> Iterator[None]:
-        """Play rounds on a chain of ranks from ``low`` on, in place."""
+    def _play(
+        self, chain: FloatArray, low: int, step: int, count: int, entered: list[FloatArray] | None = None
+    ) -> None:
+        """Play rounds in place on a chain of ranks from ``low`` on; ``entered`` is given the clocks before each."""
         edges = np.empty(len(chain) - 1)
         inner, here, there, left, right = chain[1:-1], chain[:-1], chain[1:], edges[:-1], edges[1:]
         seconds, reduction = self._seconds_of(low, len(edges), step)
         for number in range(step, step + count):
+            if entered is not None:
+                entered.append(chain.copy())
             if self._moves:
                 seconds, reduction = self._seconds_of(low, len(edges), number)
             np.maximum(here, there, out=edges)
@@ -84,7 +91,6 @@ class RingPhase:
             np.maximum(left, right, out=inner)
             if reduction is not None:
                 np.add(inner, reduction, out=inner)
-            yield
 
     def _seconds_of(self, low: int, edges: int, step: int) -> tuple[FloatArray, FloatArray | None]:
         """Seconds of the messages of a chain in a step, and of reduction by the ranks between them."""
@@ -123,9 +129,8 @@ class RingPhase:
         """Walk ``count`` rounds back from a rank at their end; return where the path enters them."""
         low = rank - count
         chain = clock.take(np.arange(low, rank + count + 1), mode="wrap")
-        entered = [chain.copy()]
-        for _ in self._rounds(chain, low, step, count - 1):
-            entered.append(chain.copy())
+        entered: list[FloatArray] = []
+        self._play(chain, low, step, count, entered)
         place = count
         for number in range(count - 1, -1, -1):
             seconds, reduction = self._seconds_of(low, len(chain) - 1, step + number)

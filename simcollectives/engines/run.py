@@ -1,16 +1,21 @@
 """The result of one evaluation: seconds, why, and on request who sent what when."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from simcollectives.cluster.types import Cluster
+from simcollectives.errors import ScheduleError
 from simcollectives.metrics import algbw, busbw
 from simcollectives.schedule.types import IntArray
 from simcollectives.units import format_bytes, format_seconds
+
+PATH_TOLERANCE = 1e-9
+"""Of the seconds: what rounding may leave between a clock and the sum along its critical path."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,28 @@ class Parts:
     latency: tuple[float, ...]
     bandwidth: tuple[float, ...]
     reduction: float
+
+    @classmethod
+    def of_path(
+        cls,
+        names: Sequence[str],
+        seconds: float,
+        latency: Sequence[float],
+        bandwidth: Sequence[float],
+        reduction: float,
+    ) -> "Parts":
+        """Split ``seconds`` as a critical path does; what rounding leaves goes to the largest bandwidth part.
+
+        Raises:
+            ScheduleError: the path explains less than all seconds, or more.
+        """
+        rest = seconds - sum(latency) - sum(bandwidth) - reduction
+        if not abs(rest) <= PATH_TOLERANCE * seconds < inf:
+            raise ScheduleError(f"the critical path explains {seconds - rest!r} s of {seconds!r} s")
+        widest = max(bandwidth)
+        most = bandwidth.index(widest)
+        parts = [*bandwidth[:most], max(widest + rest, 0.0) if widest > 0 else widest, *bandwidth[most + 1 :]]
+        return cls(tuple(names), tuple(latency), tuple(parts), reduction)
 
     @property
     def seconds(self) -> float:

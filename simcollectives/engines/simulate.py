@@ -23,6 +23,7 @@ from simcollectives.engines.variants import (
     variant_closed_form,
 )
 from simcollectives.engines.vectorized import refusal, vectorized
+from simcollectives.engines.watch import Watch
 from simcollectives.errors import Gathered, InputError, Problem, show_value, suggestion
 from simcollectives.metrics import latency_lower_bound
 from simcollectives.schedule.types import IntArray
@@ -46,31 +47,7 @@ MAX_VARIANT_MESSAGES = {"one_port": 10_000_000, "loggp": 2_500_000}
 _VARIANT_ENGINES = ("auto", "event", "closed_form")
 
 
-def _by_event(job: Job, record: bool) -> Outcome:
-    return event(job, record=record)
-
-
-def _by_lockstep(job: Job, _record: bool) -> Outcome:
-    parts, sent = lockstep(job)
-    return parts, parts.seconds, sent, None
-
-
-def _by_closed_form(job: Job, _record: bool) -> Outcome:
-    parts = require_closed_form(job)
-    return parts, parts.seconds, count_bytes_sent(job), None
-
-
-def _by_vectorized(job: Job, _record: bool) -> Outcome:
-    return *vectorized(job), None
-
-
-_ENGINES: Mapping[str, Callable[[Job, bool], Outcome]] = {
-    "event": _by_event,
-    "vectorized": _by_vectorized,
-    "lockstep": _by_lockstep,
-    "closed_form": _by_closed_form,
-}
-ENGINES = ("auto", *_ENGINES)
+ENGINES = ("auto", "event", "vectorized", "lockstep", "closed_form")
 
 
 def choose_engine(job: Job, engine: str, timeline: bool = False, time: TimeModel = DEFAULT) -> tuple[str, str]:
@@ -98,6 +75,7 @@ def simulate(
     timeline: bool = False,
     conditions: Conditions = IDEAL,
     time: TimeModel | str | Mapping[str, Any] = DEFAULT,
+    skipping: bool = True,
 ) -> Run:
     """Time one collective and say why.
 
@@ -106,32 +84,51 @@ def simulate(
     ``conditions`` let ranks start late, and draw latencies, bytes and reductions at random.
     ``time`` is what a time means: default, one_port, loggp, {"loggp": {"overhead": "1.5 us"}}, or a ``TimeModel``. The
     engines of the last two are event and closed_form, on clusters where nothing is shared or unequal.
+    ``skipping=False`` has every round played; otherwise vectorized may cut short what repeats, to the same time.
 
     Raises:
         InputError: the question is not valid, or too large for the engine; all errors at once.
         NoClosedFormError: engine closed_form where no form is exact.
         ScheduleError: a bug in a schedule.
     """
+    question = collective, algorithm, cluster, message_bytes, options, dtype, conditions
+    job, meaning = checked(lambda: make_job(*question), time, engine)
+    return simulate_job(job, engine, timeline, meaning, skipping=skipping)
+
+
+def checked(
+    make: Callable[[], Job], time: TimeModel | str | Mapping[str, Any], engine: object
+) -> tuple[Job, TimeModel]:
+    """Make a job, and read what a time means.
+
+    Raises:
+        InputError: they are not valid, or there is no such engine; all errors at once.
+    """
     gathered = Gathered()
-    job = gathered.take(lambda: make_job(collective, algorithm, cluster, message_bytes, options, dtype, conditions))
+    job = gathered.take(make)
     meaning = gathered.take(lambda: parse_time(time, "time"))
     gathered.take(lambda: _check_name(engine))
     gathered.finish()
     if job is None or meaning is None:
         raise InputError("the question is not valid")
-    return simulate_job(job, engine, timeline, meaning)
+    return job, meaning
 
 
-def simulate_job(job: Job, engine: str = "auto", timeline: bool = False, time: TimeModel = DEFAULT) -> Run:
-    """As ``simulate``, for a job."""
-    check_engine(job, engine, timeline, time)
+def simulate_job(
+    job: Job,
+    engine: str = "auto",
+    timeline: bool = False,
+    time: TimeModel = DEFAULT,
+    *,
+    skipping: bool = True,
+    watch: Watch | None = None,
+) -> Run:
+    """As ``simulate``, for a job; ``watch`` is told how far it is."""
+    check_engine(job, engine, timeline, time, skipping)
     chosen, why = choose_engine(job, engine, timeline, time)
-    if isinstance(time, Default):
-        parts, seconds, sent, recorded = _ENGINES[chosen](job, timeline)
-        exact, bound = closed_form_parts(job), job.lower_bound_seconds
-    else:
-        exact, bound = variant_closed_form(job, time), _variant_lower_bound(job, time)
-        parts, seconds, sent, recorded = _by_variant(job, chosen, timeline, time)
+    parts, seconds, sent, recorded = play(job, chosen, time, record=timeline, skipping=skipping, watch=watch)
+    exact = exact_parts(job, time)
+    bound = job.lower_bound_seconds if isinstance(time, Default) else _variant_lower_bound(job, time)
     latency = sum(parts.latency)
     return Run(
         collective=job.algorithm.collective,
@@ -157,11 +154,34 @@ def simulate_job(job: Job, engine: str = "auto", timeline: bool = False, time: T
     )
 
 
-def _by_variant(job: Job, engine: str, record: bool, time: OnePort | LogGP) -> Outcome:
+def play(
+    job: Job,
+    engine: str,
+    time: TimeModel = DEFAULT,
+    *,
+    record: bool = False,
+    skipping: bool = True,
+    watch: Watch | None = None,
+) -> Outcome:
+    """Evaluate a checked job with an engine that was chosen for it; closed_form has nothing to tell a ``watch``."""
     if engine == "closed_form":
         parts = require_closed_form(job, time)
         return parts, parts.seconds, count_bytes_sent(job), None
-    return one_port(job, record=record) if isinstance(time, OnePort) else loggp(job, time, record=record)
+    if isinstance(time, OnePort):
+        return one_port(job, record=record, watch=watch)
+    if isinstance(time, LogGP):
+        return loggp(job, time, record=record, watch=watch)
+    if engine == "event":
+        return event(job, record=record, watch=watch)
+    if engine == "vectorized":
+        return *vectorized(job, skip=skipping, watch=watch), None
+    parts, sent = lockstep(job, watch)
+    return parts, parts.seconds, sent, None
+
+
+def exact_parts(job: Job, time: TimeModel = DEFAULT) -> Parts | None:
+    """The closed form's answer under a meaning of time, or None where none is exact."""
+    return closed_form_parts(job) if isinstance(time, Default) else variant_closed_form(job, time)
 
 
 def _variant_lower_bound(job: Job, time: OnePort | LogGP) -> float:
@@ -173,13 +193,17 @@ def _variant_lower_bound(job: Job, time: OnePort | LogGP) -> float:
     return max(job.lower_bound_seconds, latency_lower_bound(job.cluster.world_size, alpha, ports=len(levels)))
 
 
-def check_engine(job: Job, engine: str, timeline: bool = False, time: TimeModel = DEFAULT) -> None:
+def check_engine(
+    job: Job, engine: str, timeline: bool = False, time: TimeModel = DEFAULT, skipping: bool = True
+) -> None:
     """Check that an engine exists and can take the job.
 
     Raises:
         InputError: it cannot; the message says what can.
     """
     _check_name(engine)
+    if engine == "closed_form" and not skipping:
+        raise InputError([Problem("skipping", "closed_form plays no rounds at all; leave skipping out, or use event")])
     if not isinstance(time, Default):
         _check_variant(job, engine, time)
     elif engine == "vectorized" and (reason := refusal(job)):
@@ -227,6 +251,6 @@ def _other_engines(job: Job, engine: str, time: TimeModel) -> str:
         exact = {"vectorized": refusal(job) is None, "closed_form": closed_form_parts(job) is not None}
     else:
         exact = {"vectorized": False, "lockstep": False, "closed_form": variant_closed_form(job, time) is not None}
-    others = (name for name in _ENGINES if name != engine and exact.get(name, True))
+    others = (name for name in ENGINES[1:] if name != engine and exact.get(name, True))
     able = [name for name in others if _too_many(job, name, time) is None]
     return f"use engine {' or '.join(able)}" if able else "take fewer devices"

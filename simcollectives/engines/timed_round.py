@@ -1,6 +1,5 @@
 """One round of at most one message a port, as arrays, and what it does to the ranks' clocks."""
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,19 +12,23 @@ from simcollectives.schedule.types import IntArray, Ints, Phase, Round, common
 
 
 class Ends(NamedTuple):
-    """The messages of a round without their bytes; ``src`` and ``dst`` have one entry a message.
+    """Where the messages of a round go: ``src`` and ``dst`` have one entry a message, ``level`` one or one for all.
 
-    ``all_send`` and ``all_receive`` tell that all ranks do, and message i is rank i's; ``joined``, that messages have
-    several rows.
-    ``level``, ``alpha``, ``overhead``, their sum ``latency`` and ``bandwidth`` are by message, or one number for all.
+    ``all_send`` and ``all_receive`` tell that all ranks do, and message i is rank i's.
     """
 
     src: IntArray
     dst: IntArray
     all_send: bool
     all_receive: bool
-    joined: bool
     level: Ints
+
+
+class _Links(NamedTuple):
+    """What follows from the ends of the rows of a round alone; ``latency`` is alpha + overhead."""
+
+    ends: Ends
+    joined: bool
     alpha: Floats
     overhead: Floats
     latency: Floats
@@ -33,14 +36,13 @@ class Ends(NamedTuple):
 
 
 class TimedRound(NamedTuple):
-    """A round with the bytes and seconds of its messages.
+    """A round with the seconds of its messages.
 
-    ``bytes``, ``latency`` and ``seconds`` are by message, ``reduction`` (seconds after the round, None where nobody
-    reduces) by device; each an array, or one number for all.
+    ``latency`` and ``seconds`` are by message, ``reduction`` (seconds after the round, None where nobody reduces) by
+    device; each an array, or one number for all.
     """
 
     ends: Ends
-    bytes: Ints
     latency: Floats
     seconds: Floats
     reduction: Floats | None
@@ -49,48 +51,57 @@ class TimedRound(NamedTuple):
 class Timer:
     """Times the rounds of a job in which no rank sends or receives more than one message.
 
-    Many rounds have the same ends as the one before: what follows from them alone is kept.
+    Many rounds have the same ends as the one before, or are like it altogether: what follows is kept.
     """
 
     def __init__(self, job: Job) -> None:
         """Prepare what all rounds share."""
         self._job, self._itemsize = job, job.itemsize
-        self._rank = np.arange(job.schedule.devices, dtype=np.int64)
-        self._reduces = bool(np.any(common(job.full_cluster.gamma_of_rank)))
-        self._row_ends: tuple[IntArray, IntArray] | None = None
-        self._ends: Ends | None = None
+        self._rank = self._every_rank = job.full_cluster.network.every_rank
+        self._reduces = np.count_nonzero(common(job.full_cluster.gamma_of_rank)) > 0
         self._draws_alpha = job.conditions.alpha is not None
+        self._last: tuple[Phase, int, TimedRound, Ints] | None = None
+        self._rows: tuple[IntArray, IntArray] | None = None
+        self._links: _Links | None = None
 
-    def timed(self, phase: Phase, step: int, number: int) -> TimedRound:
-        """Time the messages of a step, round ``number`` of all."""
-        job, round_ = self._job, phase.round_at(step)
-        ends = self._ends_of(round_.src, round_.dst)
-        sizes, reduced = self._bytes(phase, step, round_, ends)
+    def timed(self, phase: Phase, step: int, number: int) -> tuple[TimedRound, Ints]:
+        """Time the messages of a step, round ``number`` of all; return their bytes, too."""
+        job, regular = self._job, phase.regular
+        repeats = regular is not None and phase.same_pairs and job.layout.even and not job.conditions.random
+        chunks = regular.chunks(step) if regular is not None else 0
+        if repeats and self._last is not None and self._last[0] is phase and self._last[1] == chunks:
+            return self._last[2:]
+        round_ = phase.round_at(step)
+        links = self._links_of(round_.src, round_.dst)
+        ends = links.ends
+        sizes, reduced = self._bytes(phase, step, round_, links)
         where = (job, 0, number, ends.src, ends.dst)
-        latency = drawn_alpha(*where, ends.alpha) + ends.overhead if self._draws_alpha else ends.latency
-        seconds = alone_seconds(latency, flow_bytes(*where, sizes), ends.bandwidth)
-        return TimedRound(ends, sizes, latency, seconds, self._reduction(number, ends, reduced))
+        latency = drawn_alpha(*where, links.alpha) + links.overhead if self._draws_alpha else links.latency
+        seconds = alone_seconds(latency, flow_bytes(*where, sizes), links.bandwidth)
+        timed = TimedRound(ends, latency, seconds, self._reduction(number, ends, reduced))
+        self._last = (phase, chunks, timed, sizes) if repeats else None
+        return timed, sizes
 
-    def _bytes(self, phase: Phase, step: int, round_: Round, ends: Ends) -> tuple[Ints, Ints]:
+    def _bytes(self, phase: Phase, step: int, round_: Round, links: _Links) -> tuple[Ints, Ints]:
         """Bytes of the messages, and those that their receivers reduce."""
         layout = self._job.layout
         if phase.regular is not None and layout.even:
             sizes = phase.regular.chunks(step) * layout.floor * self._itemsize
             return sizes, sizes if phase.regular.reduces else 0
         rows: Ints = layout.common_elements(round_) * self._itemsize
-        adds = common(round_.reduce)
-        return self._joined(round_, ends, rows), self._joined(round_, ends, rows * adds) if self._reduces else 0
+        reduced: Ints = rows * common(round_.reduce) if self._reduces else 0
+        return self._joined(round_, links, rows), self._joined(round_, links, reduced)
 
-    def _ends_of(self, src: IntArray, dst: IntArray) -> Ends:
-        if self._ends is None or self._row_ends is None or self._row_ends[0] is not src or self._row_ends[1] is not dst:
-            self._ends = self._found(src, dst)
-            self._row_ends = src, dst
-        return self._ends
+    def _links_of(self, src: IntArray, dst: IntArray) -> _Links:
+        if self._links is None or self._rows is None or self._rows[0] is not src or self._rows[1] is not dst:
+            self._links = self._found(src, dst)
+            self._rows = src, dst
+        return self._links
 
-    def _found(self, src: IntArray, dst: IntArray) -> Ends:
+    def _found(self, src: IntArray, dst: IntArray) -> _Links:
         """Join rows into messages, which the sender alone tells apart, and look their links up."""
         all_send, all_receive, joined = self._is_every_rank(src), self._is_every_rank(dst), False
-        if not all_send and not all_receive:
+        if not all_send and not all_receive and not (src[1:] > src[:-1]).all():
             rows = np.bincount(src, minlength=len(self._rank))
             joined = bool(np.count_nonzero(rows > 1))
             if joined:
@@ -99,19 +110,26 @@ class Timer:
                 src = rows.nonzero()[0].astype(np.int64, copy=False)
                 dst = destination[src]
                 all_send = len(src) == len(rows)
+        src, dst = (self._rank if all_send else src), (self._rank if all_receive else dst)
         level, alpha, overhead, bandwidth = self._job.full_cluster.network.links(src, dst)
-        return Ends(src, dst, all_send, all_receive, joined, level, alpha, overhead, alpha + overhead, bandwidth)
+        ends = Ends(src, dst, all_send, all_receive, level)
+        return _Links(ends, joined, alpha, overhead, alpha + overhead, bandwidth)
 
     def _is_every_rank(self, ranks: IntArray) -> bool:
+        if ranks is self._every_rank:
+            return True
         rank = self._rank
-        return len(ranks) == len(rank) and ranks[0] == rank[0] and not np.count_nonzero(ranks != rank)
+        if len(ranks) != len(rank) or ranks.item(0) != 0 or np.count_nonzero(ranks != rank):
+            return False
+        self._every_rank = ranks
+        return True
 
-    def _joined(self, round_: Round, ends: Ends, row_bytes: Ints) -> Ints:
-        if not ends.joined:
+    def _joined(self, round_: Round, links: _Links, row_bytes: Ints) -> Ints:
+        if not links.joined:
             return row_bytes
         total = np.zeros_like(self._rank)
         np.add.at(total, round_.src, row_bytes)
-        return total if ends.all_send else total[ends.src]
+        return total if links.ends.all_send else total[links.ends.src]
 
     def _reduction(self, number: int, ends: Ends, reduced: Ints) -> Floats | None:
         if not self._reduces or not np.count_nonzero(reduced):
@@ -148,20 +166,14 @@ def advance(clock: FloatArray, timed: TimedRound) -> FloatArray:
     return after
 
 
-def add_bytes(sent: IntArray, rounds: Iterable[TimedRound]) -> None:
-    """Add what each rank sends in some rounds to ``sent`` [level, device]."""
-    everyone = [0] * len(sent)
-    for timed in rounds:
-        src, level, message_bytes = timed.ends.src, timed.ends.level, timed.bytes
-        if not isinstance(level, int):
-            sent[level, src] += message_bytes
-        elif isinstance(message_bytes, int) and len(src) == sent.shape[1]:
-            everyone[level] += message_bytes
-        elif timed.ends.all_send:
-            sent[level] += message_bytes
-        else:
-            sent[level, src] += message_bytes
-    sent += np.array(everyone)[:, None]
+def add_bytes(sent: IntArray, ends: Ends, message_bytes: Ints) -> None:
+    """Add what each rank sends in a round to ``sent`` [level, device]."""
+    if not isinstance(ends.level, int):
+        sent[ends.level, ends.src] += message_bytes
+    elif ends.all_send or (isinstance(message_bytes, int) and len(ends.src) == sent.shape[1]):
+        sent[ends.level] += message_bytes
+    else:
+        sent[ends.level, ends.src] += message_bytes
 
 
 def entry(values: Floats, index: int) -> float:

@@ -21,14 +21,15 @@ from simcollectives.engines.durations import alone_seconds, shared_end
 from simcollectives.engines.job import Job
 from simcollectives.engines.ring_phase import RingPhase
 from simcollectives.engines.run import Parts
-from simcollectives.engines.timed_round import Timer, add_bytes
+from simcollectives.engines.timed_round import Timer
+from simcollectives.engines.watch import Watch
 from simcollectives.schedule.types import IntArray, Phase, Regular
 
 KEPT_BYTES = 32 << 20
 """Rounds are kept for the way back along the critical path as far as they fit in this."""
 
 LEAST_SPACING = 16
-"""Rounds of a segment, at least."""
+"""Rounds of a segment, at least, if they fit in ``KEPT_BYTES``."""
 
 
 def refusal(job: Job) -> str | None:
@@ -36,7 +37,7 @@ def refusal(job: Job) -> str | None:
     channels = job.schedule.channels
     if len(channels) != 1:
         return "several channels meet on the ports"
-    if not job.full_cluster.network.owned.all():
+    if not job.full_cluster.network.private:
         return "messages of several devices share resources"
     phases = channels[0]
     shared = [index for index, phase in enumerate(phases) if phase.ports > 1]
@@ -64,7 +65,7 @@ def _level_of(job: Job, phase: Phase) -> int | None:
     if phase.ports >= network.gpus_per_node:
         return None
     seen = set()
-    for step in range(phase.steps if phase.rotation is None else min(phase.steps, 1)):
+    for step in range(min(phase.steps, 1) if phase.same_pairs else phase.steps):
         round_ = phase.round_at(step)
         seen.update(np.unique(network.network.levels_crossed(round_.src, round_.dst)).tolist())
         if len(seen) > 1:
@@ -75,8 +76,8 @@ def _level_of(job: Job, phase: Phase) -> int | None:
 class _Walk:
     """State of one evaluation: when each device enters its next round."""
 
-    def __init__(self, job: Job, *, skip: bool) -> None:
-        self.job, self.skip = job, skip
+    def __init__(self, job: Job, *, skip: bool, watch: Watch | None = None) -> None:
+        self.job, self.skip, self.watch = job, skip, watch
         self.gamma = job.cluster.device.reduction_seconds_per_byte
         ideal = job.conditions.ideal or job.schedule.rounds == 0
         self.uniform = job.layout.even and job.full_cluster.network.plain and ideal
@@ -86,7 +87,8 @@ class _Walk:
         self.clock: FloatArray | None = None if ideal else job.conditions.starts(self.devices)
         self.segments: list[Segment] = []
         self.sent: IntArray = np.zeros((len(job.full_cluster.levels), self.devices), dtype=np.int64)
-        self.spacing = max(isqrt(job.schedule.rounds) + 1, LEAST_SPACING)
+        # A round takes up to six numbers a device.
+        self.spacing = max(isqrt(job.schedule.rounds) + 1, min(LEAST_SPACING, KEPT_BYTES // (48 * self.devices)))
         self.timer = Timer(job)
         self.kept: deque[ArraySegment] = deque()
         self.kept_bytes = 0
@@ -99,6 +101,8 @@ class _Walk:
             level = _level_of(self.job, phase) if regular and (index <= last_shared or self.skip) else None
             if regular is not None and level is not None:
                 self._uniform_phase(phase, regular, level)
+                if self.watch is not None and len(self.sent) > 1:  # the levels were found round by round
+                    self.watch(phase.steps * regular.messages * self.devices)
             else:
                 if self.clock is None:
                     self.clock = np.full(self.devices, self.seconds)
@@ -138,8 +142,7 @@ class _Walk:
         for first in range(0, phase.steps, self.spacing):
             count = min(self.spacing, phase.steps - first)
             segment = ArraySegment(phase, first, count, self.rounds + first, clock, self.timer)
-            segment.played, clock = segment.play()
-            add_bytes(self.sent, (timed for _, timed in segment.played))
+            segment.played, clock = segment.play(self.sent, self.watch)
             self.segments.append(segment)
             self._keep(segment)
         self.clock = clock
@@ -160,6 +163,8 @@ class _Walk:
             after, done, growth = ring.walk(clock, step, count, skip=self.skip)
             self.segments.append(RingSegment(ring, step, done, clock))
             clock, step = after, step + done
+            if self.watch is not None:
+                self.watch(done * self.devices)
             left = phase.steps - step
             if growth is not None and left:
                 self.segments.append(RingSegment(ring, step, left, clock, grows=True))
@@ -176,8 +181,8 @@ def vectorized_seconds(job: Job, *, skip: bool = True) -> float:
     return _Walk(job, skip=skip).run()
 
 
-def vectorized(job: Job, *, skip: bool = True) -> tuple[Parts, float, IntArray]:
+def vectorized(job: Job, *, skip: bool = True, watch: Watch | None = None) -> tuple[Parts, float, IntArray]:
     """Evaluate a job that ``refusal`` accepts. Returns the parts, the seconds and the bytes sent [level, device]."""
-    walk = _Walk(job, skip=skip)
+    walk = _Walk(job, skip=skip, watch=watch)
     seconds = walk.run()
     return critical_path(job, walk.segments, walk.clock, seconds), seconds, walk.sent

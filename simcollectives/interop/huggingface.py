@@ -90,6 +90,6 @@ def _family(data: Mapping[str, Any], place: str) -> Family:
     if kind is None:
         raise InputError([Problem(f"{place}.model_type", f"this field is missing; add it; {known}")])
     if kind not in NAMES:
-        rule = f"{show_value(kind)} is not a known family; {suggestion(kind, NAMES)}"
+        rule = f"{show_value(kind)} is not a known family; {suggestion(kind, NAMES, whole=True)}"
         raise InputError([Problem(f"{place}.model_type", rule)])
     return FAMILIES[kind]

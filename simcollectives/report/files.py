@@ -28,7 +28,7 @@ LISTED = "collectives"
 
 
 def is_collective(result: ScenarioResult) -> bool:
-    """Whether a result is of collectives, not of training steps."""
+    """Whether a result is of collectives, not of training."""
     return isinstance(result.scenario, Scenario)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from simcollectives.engines import Run, Timeline
 from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.report.curves import axis_keys
+from simcollectives.report.numerics import is_numerics, numerics_figures, numerics_plot
 from simcollectives.report.plot_bars import bar_height, draw_bytes, draw_bytes_per_rank, draw_parts, largest_point
 from simcollectives.report.plot_curves import curves_heading, draw_curves, finish_curves
 from simcollectives.report.plot_measured import draw_fitted, draw_measured, fitted_text
@@ -43,6 +44,8 @@ def plot(result_or_rows: Any, ax: "Axes | None" = None, kind: str = "time") -> "
     """
     if getattr(result_or_rows, "steps", ()):
         return training_plot(result_or_rows, ax, kind)
+    if is_numerics(result_or_rows):
+        return numerics_plot(result_or_rows, ax, kind)
     if kind not in KINDS:
         raise InputError([Problem("kind", f"{show_value(kind)} is no kind of plot; write one of {', '.join(KINDS)}")])
     if isinstance(result_or_rows, Run):
@@ -75,6 +78,9 @@ def figures(result: Any) -> Iterator[tuple[str, "Figure"]]:
     """Make the figures of a result one by one, each with the stem of its file's name."""
     if getattr(result, "steps", ()):
         yield from training_figures(result)
+        return
+    if is_numerics(result):
+        yield from numerics_figures(result)
         return
     rows = rows_of(result)
     title = getattr(getattr(result, "scenario", None), "title", None)

@@ -112,7 +112,7 @@ def memory_blocks(steps: Sequence[Labelled]) -> list[Block]:
         )
     columns.append(Column(f"peak\n({unit})", [f"{step.peak_bytes / binary:.3f}" for _, step in steps]))
     columns.append(with_unit("peak", [format_bytes(step.peak_bytes, family="decimal") for _, step in steps]))
-    notes = dict.fromkeys(note for _, step in steps for note in _memory_captions(step))
+    notes = _memory_captions([step for _, step in steps])
     return [heading("Memory of rank 0 at the peak"), TextTable(columns), *map(caption, notes)]
 
 
@@ -129,7 +129,7 @@ def _memory_of(step: Step) -> list[Block]:
     ]
     title = f"Memory of rank 0 at the peak, {format_seconds(step.peak_seconds)} into the step"
     table = TextTable(columns, styles=[*("" for _ in items), "bold"])
-    return [heading(title), table, *map(caption, _memory_captions(step))]
+    return [heading(title), table, *map(caption, _memory_captions([step]))]
 
 
 def _items(steps: Iterable[Step]) -> list[str]:
@@ -159,18 +159,26 @@ def _broken(item: str) -> str:
     return f"{item[:middle]}\n{item[middle + 1 :]}"
 
 
-def _memory_captions(step: Step) -> list[str]:
+def _memory_captions(steps: Sequence[Step]) -> list[str]:
     missing = list(_NOT_INCLUDED)
-    if not step.training.activations:
+    if any(not step.training.activations for step in steps):
         missing.append("activations (none are known)")
-    found = [f"not included: {', '.join(missing)}"]
-    device = step.training.cluster.device
-    if device.memory_bytes is not None:
-        binary, decimal = (format_bytes(device.memory_bytes, family=family) for family in ("binary", "decimal"))
-        fits = "the peak fits" if step.peak_bytes <= device.memory_bytes else "the peak does not fit"
-        name = "the device" if device.name == Device().name else device.name
-        found.append(f"{name} has {binary} ({decimal}): {fits}")
-    return found
+    fits: dict[Device, list[bool]] = {}
+    for step in steps:
+        device = step.training.cluster.device
+        if device.memory_bytes is not None:
+            fits.setdefault(device, []).append(step.peak_bytes <= device.memory_bytes)
+    return [f"not included: {', '.join(missing)}", *(_fits_text(device, some) for device, some in fits.items())]
+
+
+def _fits_text(device: Device, fits: Sequence[bool]) -> str:
+    binary, decimal = (format_bytes(device.memory_bytes or 0, family=family) for family in ("binary", "decimal"))
+    name = "the device" if device.name == Device().name else device.name
+    if len(fits) == 1:
+        told = "the peak fits" if fits[0] else "the peak does not fit"
+    else:
+        told = "every peak fits" if all(fits) else f"{sum(fits)} of {len(fits)} peaks fit"
+    return f"{name} has {binary} ({decimal}): {told}"
 
 
 @dataclass(frozen=True)

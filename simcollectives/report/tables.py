@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from simcollectives.report.numerics import is_numerics, numerics_blocks
 from simcollectives.report.table_checks import checks_blocks, measured_blocks
 from simcollectives.report.table_fastest import fastest_blocks
 from simcollectives.report.table_lists import algorithm_tables, machine_tables, model_tables, strategy_tables
@@ -60,6 +61,8 @@ def result_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block]:
         parts[0].append(Text("interrupted: what follows is only what was finished", style="bold yellow"))
     if result.steps:
         parts.append(training_blocks(result, full=full))
+    elif is_numerics(result):
+        parts.append(numerics_blocks(result, full=full) if result.rows else [])
     elif result.rows:
         parts += [results_blocks(result.rows, full=full), fastest_blocks(result.rows)]
     if result.measured is not None:

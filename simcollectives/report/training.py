@@ -15,13 +15,12 @@ from simcollectives.report.plot_training import (
     strategies_figure,
     sweep_figure,
 )
-from simcollectives.report.rows import point_text, value_text
+from simcollectives.report.rows import point_text
 from simcollectives.report.table_training import Labelled, advice_blocks, collectives_blocks, memory_blocks, step_blocks
 from simcollectives.report.text import Block, caption
-from simcollectives.scenario.keys import BYTES
+from simcollectives.scenario.keys import value_text
 from simcollectives.scenario.results import PlayedStep, ScenarioResult
 from simcollectives.training.step import Step
-from simcollectives.training.strategies.table import find_strategy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +38,8 @@ def training_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block
         kept = sorted({round(i * (len(steps) - 1) / (MAX_ROWS - 1)) for i in range(MAX_ROWS)})
         note = f"{len(kept)} of {len(steps)} steps, evenly chosen; all are in rows.csv (-o DIR) and in --json"
         rows, steps, blocks = tuple(rows[i] for i in kept), [steps[i] for i in kept], [caption(note)]
-    blocks = [*step_blocks(steps, [row["mfu"] for row in rows]), *blocks]
+    counted = [caption(note) for note in result.notes if note.startswith("MFU")]
+    blocks = [*step_blocks(steps, [row["mfu"] for row in rows]), *counted, *blocks]
     if len(steps) <= MAX_MEMORY_ROWS:
         blocks += [caption(""), *memory_blocks(steps)]
     if len(steps) == 1:
@@ -47,47 +47,37 @@ def training_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block
     several = len({one.label for one in result.advice}) > 1
     for one in result.advice:
         name = f"{one.key} of {one.label}" if several else one.key
-        blocks += [caption(""), *advice_blocks(one.advice, name, partial(show_point, one.key))]
+        blocks += [caption(""), *advice_blocks(one.advice, name, partial(value_text, one.key))]
     return blocks
-
-
-def show_point(key: str, value: Any) -> str:
-    """Return the value of a key of a point, an option's with its unit where it has one.
-
-    >>> show_point("ddp.bucket_cap", 25e6), show_point("nodes", 8)
-    ('25 MB', '8')
-    """
-    strategy, dot, name = key.partition(".")
-    if dot:
-        try:
-            options = {option.name: option.quantity for option in find_strategy(strategy).options}
-        except InputError:
-            return value_text(key, value)
-        if options.get(name) == "bytes":
-            return BYTES.format(value)
-    return value_text(key, value)
 
 
 def _labelled(result: ScenarioResult) -> list[Labelled]:
     """Steps with what tells them apart: strategy, point, or both."""
     strategies = {one.step.strategy: None for one in result.steps}
     labels = [one.label for one in result.steps]
-    points = {key: None for one in result.steps for key in one.point}
+    varying = _varying(result)
     named = []
     for one, label in zip(result.steps, labels, strict=True):
         kept = {
-            key: value for key, value in one.point.items() if "." not in key or key.partition(".")[0] not in strategies
+            key: value
+            for key, value in one.point.items()
+            if key in varying and ("." not in key or key.partition(".")[0] not in strategies)
         }
-        where = ", ".join(f"{key} {show_point(key, value)}" for key, value in kept.items())
-        alone = len(set(labels)) == 1 and points
-        named.append((where if alone and where else f"{label}, {where}" if where else label, one.step))
+        where = ", ".join(f"{key} {value_text(key, value)}" for key, value in kept.items())
+        alone = len(set(labels)) == 1 and where
+        named.append((where if alone else f"{label}, {where}" if where else label, one.step))
     return named
+
+
+def _varying(result: ScenarioResult) -> list[str]:
+    """The keys that tell the points apart."""
+    keys = {key: None for one in result.steps for key in one.point}
+    return [key for key in keys if len({one.point.get(key) for one in result.steps}) > 1]
 
 
 def _axis(result: ScenarioResult) -> str | None:
     """The key that tells the points apart, where there is one."""
-    keys = {key: None for one in result.steps for key in one.point}
-    varying = [key for key in keys if len({one.point.get(key) for one in result.steps}) > 1]
+    varying = _varying(result)
     return varying[0] if len(varying) == 1 else None
 
 
@@ -113,9 +103,9 @@ def training_figures(result: ScenarioResult) -> Iterator[tuple[str, "Figure"]]:
             advice = next((one.advice for one in result.advice if (one.key, one.label) == (key, label)), None)
             stem = "steps" if number == 0 else f"steps_{file_stem(label)}"
             heading = title if len(series) == 1 else f"{title}\n{label}"
-            yield stem, sweep_figure(points, key, partial(show_point, key), heading, advice)
+            yield stem, sweep_figure(points, key, partial(value_text, key), heading, advice)
         if len(series) > 1:
-            yield "efficiency", efficiency_figure(series, key, partial(show_point, key), title)
+            yield "efficiency", efficiency_figure(series, key, partial(value_text, key), title)
     several = len(result.drawn) > 1
     for one in result.drawn:
         name = drawn_title(one)
@@ -127,7 +117,7 @@ def training_figures(result: ScenarioResult) -> Iterator[tuple[str, "Figure"]]:
 def drawn_title(one: PlayedStep) -> str:
     """Return what a drawn step is called: its strategy and its point."""
     point = {key: value for key, value in one.point.items() if key.partition(".")[0] != one.step.strategy}
-    where = ", ".join(f"{key} {show_point(key, value)}" for key, value in point.items())
+    where = ", ".join(f"{key} {value_text(key, value)}" for key, value in point.items())
     return f"{one.label}, {where}" if where else one.label
 
 
@@ -143,26 +133,36 @@ def training_plot(result: ScenarioResult, ax: "Axes | None", kind: str) -> "Axes
     if kind in ("timeline", "memory") and not result.drawn:
         remedy = "name one under timeline: in the scenario, as in {strategy: ddp}"
         raise InputError([Problem("kind", f"no step is drawn; {remedy}")])
-    if ax is None:
-        ax = _new_axes()
+    axes = _new_axes(result.scenario.title) if ax is None else ax
+    _draw(result, axes, kind)
+    if ax is None and axes.get_legend_handles_labels()[1]:
+        from simcollectives.report.style import legend_below, root_figure
+
+        legend_below(root_figure(axes), axes)
+    return axes
+
+
+def _draw(result: ScenarioResult, axes: "Axes", kind: str) -> None:
     key = _axis(result)
     if kind == "timeline":
-        draw_step(ax, result.drawn[0].step)
+        draw_step(axes, result.drawn[0].step)
     elif kind == "memory":
-        draw_memory(ax, result.drawn[0].step)
+        draw_memory(axes, result.drawn[0].step)
     elif key is None:
-        draw_strategies(ax, _labelled(result))
+        draw_strategies(axes, _labelled(result))
     elif kind == "time" and len(_series(result, key)) == 1:
-        draw_sweep(ax, next(iter(_series(result, key).values())), partial(show_point, key))
+        draw_sweep(axes, next(iter(_series(result, key).values())), partial(value_text, key))
+        axes.set_xlabel(key)
     else:
-        draw_efficiency(ax, _series(result, key), key, partial(show_point, key))
-    return ax
+        draw_efficiency(axes, _series(result, key), key, partial(value_text, key))
 
 
-def _new_axes() -> "Axes":
-    from simcollectives.report.style import new_figure
+def _new_axes(title: str) -> "Axes":
+    from simcollectives.report.style import new_figure, set_heading
 
-    return new_figure(4.6).add_subplot()
+    axes = new_figure(4.6).add_subplot()
+    set_heading(axes, [title], own_figure=True)
+    return axes
 
 
 def traces(result: ScenarioResult) -> Iterator[tuple[str, str]]:

@@ -5,8 +5,11 @@
 
 from simcollectives.scenario.json_schema import json_schema
 from simcollectives.scenario.loading import load_scenario
+from simcollectives.scenario.numerics.types import NumericsScenario
+from simcollectives.scenario.planning import Plan, plan_scenario
+from simcollectives.scenario.progress import Progress, Standing
 from simcollectives.scenario.results import Check, MeasuredComparison, ScenarioResult
-from simcollectives.scenario.running import Progress, run_scenario
+from simcollectives.scenario.running import run_scenario
 from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
 from simcollectives.scenario.types import Scenario
 
@@ -14,11 +17,15 @@ __all__ = [
     "AnyScenario",
     "Check",
     "MeasuredComparison",
+    "NumericsScenario",
+    "Plan",
     "Progress",
     "Scenario",
     "ScenarioResult",
+    "Standing",
     "TrainingScenario",
     "json_schema",
     "load_scenario",
+    "plan_scenario",
     "run_scenario",
 ]

@@ -59,6 +59,8 @@ def _tolerances(
         for name in given:
             context.add((*path, name), f"a tolerance belongs to equals, not to {relation}; leave it out")
         return None if given else (None, None)
+    if kind.exact and not given:
+        return None, None
     if len(given) != 1:
         what = "rel and abs cannot stand together" if given else "equals has no tolerance"
         context.add((*path, relation), f"{what}; write rel: 0.1%, or abs: {kind.example}")

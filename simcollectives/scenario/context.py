@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from simcollectives.errors import InputError, Problem, UnitError, nearest, suggestion
 from simcollectives.scenario.keys import METRICS
+from simcollectives.scenario.numerics.keys import NUMERICS_METRICS
 from simcollectives.scenario.places import Path, place_text, printable, shown
 from simcollectives.scenario.training.keys import TRAINING_METRICS
 from simcollectives.scenario.yaml_text import Document
@@ -26,7 +27,13 @@ EXAMPLES: Mapping[str, str] = {
     "collective": "collective: {name: all_reduce, algorithms: [ring, tree]}",
     "name": "name: all_reduce",
     "training": "training: {model: llama-3-8b, strategy: ddp, sequence: 4096, mfu: 45%}",
+    "numerics": "numerics: {algorithm: ring, steps: 200}",
+    "record": "record: [1, 10, 50, 200]",
+    "shards": "shards: [100, 60, 60, 36]",
+    "variants": "variants: {correct: {}, no all-reduce: {mistake: no_all_reduce}}",
     "model": "model: llama-3-8b",
+    "layers": "layers: 24",
+    "parameters": "parameters: 1.3e9",
     "strategies": "strategies: [ddp, all_reduce_once]",
     "device": "device: {peak: {bfloat16: 989 TFLOP/s}, memory: 80 GB, memory_bandwidth: 3350 GB/s}",
     "peak": "peak: {bfloat16: 989 TFLOP/s}",
@@ -73,6 +80,11 @@ _OF_TRAINING: Mapping[str, str] = {
     "ratio": "ratio: [{strategy: ddp}, {strategy: all_reduce_once}]",
     "crossover": "crossover: [ddp, all_reduce_once]",
     "order": "order: [ddp, all_reduce_once]",
+}
+_OF_NUMERICS: Mapping[str, str] = {
+    **{f"expect.{metric}": f"{metric}: {{variant: correct}}" for metric in NUMERICS_METRICS},
+    "ratio": "ratio: [{variant: no all-reduce}, {variant: correct}]",
+    "order": "order: [correct, no all-reduce]",
 }
 
 
@@ -221,7 +233,8 @@ class Context:
         """Return how what stands at a path may be written: the key with a value, or an item of its list."""
         keys = [part for part in path if isinstance(part, str)]
         key, parent = keys[-1], keys[-2] if len(keys) > 1 else ""
-        known = {**EXAMPLES, **_OF_TRAINING} if "training" in self.document.data else EXAMPLES
+        of = {"training": _OF_TRAINING, "numerics": _OF_NUMERICS}
+        known = {**EXAMPLES, **next((of[word] for word in of if word in self.document.data), {})}
         example = known.get(f"{parent}.{key}", known.get(key, f"{key}: ..."))
         if isinstance(path[-1], str) or "[" not in example:
             return example
@@ -253,6 +266,8 @@ def explain(detail: ErrorDetails, example: str) -> str:
         return str(context["message"])
     if kind == "string_type":
         return f"{given} is not text; put it in quotes"
+    if kind == "bool_type":
+        return f"{given} is not true or false; write one of the two, without quotes"
     if kind == "list_type":
         return f"{given} is not a list; write {example if '[' in example else example + ' [a, b]'}"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
@@ -272,12 +287,23 @@ def explain(detail: ErrorDetails, example: str) -> str:
 
 def _known_keys(model: type[BaseModel] | None, location: tuple[int | str, ...]) -> list[str]:
     """Return the keys of the model that holds the last entry of a location."""
+    named = False
     for part in location[:-1]:
-        if isinstance(part, int) or model is None:
+        if isinstance(part, int) or model is None or named:
+            named = False
             continue
         field_ = next((f for name, f in model.model_fields.items() if (f.alias or name) == part), None)
+        forms = [] if field_ is None else [form for form in field_.metadata if isinstance(form, tuple)]
+        if forms and part == location[-2]:
+            return [key for form in forms[0] for key in form.model_fields]
         model = None if field_ is None else _model_in(field_.annotation)
+        named = field_ is not None and _is_mapping(field_.annotation)
     return [] if model is None else [f.alias or name for name, f in model.model_fields.items()]
+
+
+def _is_mapping(annotation: Any) -> bool:
+    """Whether a field holds models by names that are the file's own."""
+    return get_origin(annotation) is dict or any(map(_is_mapping, get_args(annotation)))
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

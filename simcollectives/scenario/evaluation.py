@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simcollectives.algorithms import placement_of
-from simcollectives.engines import DTYPES, Conditions, Default, Job, Run, make_job, simulate_job, verify_job
+from simcollectives.engines import DTYPES, Conditions, Default, Job, Parts, Run, make_job, simulate_job, verify_job
 from simcollectives.engines.closed_form import closed_form_parts
+from simcollectives.engines.watch import Watch
 from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import build_cluster, label_at, message_at, options_at, restricted
 from simcollectives.scenario.keys import METRIC_LINKS, METRICS, PERCENTILES, Kind, kind_of, point_text
@@ -21,9 +22,10 @@ VERIFIED_BYTES = 1 << 20
 
 @dataclass
 class Evaluator:
-    """Runs a scenario's algorithms. ``reasons`` collects which engines ran, and why."""
+    """Runs a scenario's algorithms. ``reasons`` collects which engines ran, and why; ``watch`` is told of messages."""
 
     scenario: Scenario
+    watch: Watch | None = None
     reasons: dict[str, None] = field(default_factory=dict)
     _values: dict[Hashable, dict[str, Any]] = field(default_factory=dict)
     _medians: dict[Hashable, Conditions] = field(default_factory=dict)
@@ -38,7 +40,7 @@ class Evaluator:
             ScheduleError: a bug in a schedule.
         """
         mine = restricted(point, entry)
-        job = self._job(entry, mine)
+        job = self.job(entry, mine)
         values = self._evaluate(entry, mine, job)
         return {**values, "point": mine, "verified": self._verify(entry, mine, job)}
 
@@ -46,7 +48,7 @@ class Evaluator:
         """Return the metrics of one run, and what describes it. Raises as `row` does."""
         mine = restricted(point, entry)
         key = _key(entry, mine)
-        return self._values[key] if key in self._values else self._evaluate(entry, mine, self._job(entry, mine))
+        return self._values[key] if key in self._values else self._evaluate(entry, mine, self.job(entry, mine))
 
     def seconds(self, entry: AlgorithmEntry, point: Point) -> float:
         """Return the time of one run; with engine auto by the closed form where that is exact, and so the same."""
@@ -55,9 +57,8 @@ class Evaluator:
         if key in self._values:
             return float(self._values[key]["seconds"])
         if key not in self._seconds:
-            job = self._job(entry, mine)
-            plain = self.scenario.engine == "auto" and isinstance(self.scenario.time, Default)
-            parts = closed_form_parts(job) if plain else None
+            job = self.job(entry, mine)
+            parts = self.form(job)
             self._seconds[key] = self._evaluate(entry, mine, job)["seconds"] if parts is None else parts.seconds
         return self._seconds[key]
 
@@ -89,13 +90,23 @@ class Evaluator:
     def run(self, entry: AlgorithmEntry, point: Point) -> Run:
         """Return one run with its timeline; with seeds, that with the median time. Raises as `row` does."""
         mine = restricted(point, entry)
-        job = self._job(entry, mine)
-        if self._seeds(mine) is not None:
+        job = self.job(entry, mine)
+        if self.seeds(mine) is not None:
             self._evaluate(entry, mine, job)
             job = replace(job, conditions=self._medians[_key(entry, mine)])
         return self._simulate(entry, mine, job, timeline=True)
 
-    def _job(self, entry: AlgorithmEntry, point: Point) -> Job:
+    def form(self, job: Job) -> Parts | None:
+        """Return the closed form's answer where it stands for a run of which only the seconds are asked."""
+        plain = self.scenario.engine == "auto" and self.scenario.skipping and isinstance(self.scenario.time, Default)
+        return closed_form_parts(job) if plain else None
+
+    def job(self, entry: AlgorithmEntry, point: Point) -> Job:
+        """Return the question that an algorithm is asked at a point.
+
+        Raises:
+            InputError: it is too large.
+        """
         collective, conditions = self.scenario.collective, at(self.scenario.conditions, point)
         try:
             cluster = build_cluster(self.scenario.cluster, point)
@@ -105,7 +116,8 @@ class Evaluator:
         except (InputError, MemoryError) as error:
             raise self._placed(error, entry, point) from error
 
-    def _seeds(self, point: Point) -> int | None:
+    def seeds(self, point: Point) -> int | None:
+        """Return the number of seeds at a point; None where there is one run."""
         seeds: int | None = point.get("seeds", self.scenario.seeds)
         return seeds
 
@@ -114,12 +126,12 @@ class Evaluator:
         if key not in self._values:
             run, percentiles = self._median(entry, point, job)
             self.reasons[f"engine {run.engine} ({run.engine_reason})"] = None
-            self._values[key] = _values_of(run, self._seeds(point), percentiles)
+            self._values[key] = _values_of(run, self.seeds(point), percentiles)
         return self._values[key]
 
     def _median(self, entry: AlgorithmEntry, point: Point, job: Job) -> tuple[Run, dict[str, float]]:
         """Return the run with the median time over the seeds, and percentiles by nearest rank; or the one run."""
-        first, count = job.conditions.seed, self._seeds(point)
+        first, count = job.conditions.seed, self.seeds(point)
         if count is None:
             return self._simulate(entry, point, job), {}
         found = []
@@ -134,14 +146,15 @@ class Evaluator:
 
     def _simulate(self, entry: AlgorithmEntry, point: Point, job: Job, *, timeline: bool = False) -> Run:
         try:
-            return simulate_job(job, self.scenario.engine, timeline, at(self.scenario.time, point))
+            asked = self.scenario
+            time = at(asked.time, point)
+            return simulate_job(job, asked.engine, timeline, time, skipping=asked.skipping, watch=self.watch)
         except (InputError, MemoryError) as error:
             raise self._placed(error, entry, point) from error
 
     def _verify(self, entry: AlgorithmEntry, point: Point, job: Job) -> bool | None:
         """Execute a run on arrays: True where the answer is right, None where it is not executed."""
-        small = job.schedule.world_size <= VERIFIED_RANKS and job.message_bytes <= VERIFIED_BYTES
-        if self.scenario.verify == "never" or (self.scenario.verify == "auto" and not small):
+        if not is_verified(self.scenario, job.schedule.world_size, job.message_bytes):
             return None
         placement = placement_of(job.cluster)
         groups = (placement.groups.shape, placement.groups.tobytes(), placement.flat)
@@ -161,6 +174,12 @@ class Evaluator:
         messages = [problem.message for problem in error.problems] if isinstance(error, InputError) else [too_large]
         problems = [Problem(entry.place, f"{where}{message}", entry.line) for message in messages]
         return InputError(problems, self.scenario.file)
+
+
+def is_verified(scenario: Scenario, world_size: int, message_bytes: int) -> bool:
+    """Whether a row is executed on arrays."""
+    small = world_size <= VERIFIED_RANKS and message_bytes <= VERIFIED_BYTES
+    return scenario.verify == "always" or (scenario.verify == "auto" and small)
 
 
 def _key(entry: AlgorithmEntry, point: Point) -> Hashable:

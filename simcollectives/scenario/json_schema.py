@@ -6,6 +6,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from simcollectives.scenario.keys import KEY_PATTERNS, NUMBER, POINT_KEYS, RATIO
+from simcollectives.scenario.numerics.schema import NumericsFile
 from simcollectives.scenario.schema import ScenarioModel
 from simcollectives.scenario.schema_values import Model
 from simcollectives.scenario.training.schema import TrainingFile
@@ -30,20 +31,23 @@ _SHARED = {kind.name: kind.json_schema for kind in (*POINT_KEYS.values(), *KEY_P
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of scenario files: of a training step where there is ``training:``."""
-    models: dict[str, type[Model]] = {"then": TrainingFile, "else": ScenarioModel}
-    described = {
-        how: model.model_json_schema(by_alias=True, schema_generator=_Generator) for how, model in models.items()
-    }
+    """Return the JSON Schema (draft 2020-12) of scenario files.
+
+    Of a training step where there is ``training:``, of training in numbers where there is ``numerics:``.
+    """
+    models: tuple[type[Model], ...] = (TrainingFile, NumericsFile, ScenarioModel)
+    described = [model.model_json_schema(by_alias=True, schema_generator=_Generator) for model in models]
     definitions = dict(_SHARED)
-    for one in described.values():
+    for one in described:
         definitions |= _with_shared(one.pop("$defs"))
+    training, numerics, collective = (_with_shared(one) for one in described)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "simcollectives scenario",
         "type": "object",
         "if": {"required": ["training"]},
-        **_with_shared(described),
+        "then": training,
+        "else": {"if": {"required": ["numerics"]}, "then": numerics, "else": collective},
         "$defs": definitions,
     }
 

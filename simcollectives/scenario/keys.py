@@ -5,13 +5,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 from simcollectives.algorithms import ALGORITHMS
 from simcollectives.engines import DTYPES
 from simcollectives.engines.conditions import DISTRIBUTIONS
-from simcollectives.errors import UnitError, show_value
+from simcollectives.errors import UnitError, show_value, suggestion
 from simcollectives.training.strategies.table import STRATEGIES
+from simcollectives.training.workload import Recomputation
 from simcollectives.units import QUANTITIES
 
 MAX_WORLD_SIZE = 1 << 20
@@ -32,7 +33,10 @@ Value = int | float
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of number: how it is read from YAML (raising UnitError), written, and described to an editor."""
+    """A kind of number: how it is read from YAML (raising UnitError), written, and described to an editor.
+
+    ``equals`` needs no tolerance where it is ``exact``.
+    """
 
     name: str
     parse: Callable[[object], Value]
@@ -40,6 +44,7 @@ class Kind:
     example: str
     json_schema: JsonSchema
     whole: bool = False
+    exact: bool = False
 
 
 def _ranged(quantity: str, low: float, high: float) -> Callable[[object], float]:
@@ -268,13 +273,37 @@ def kind_of(key: str) -> Kind | None:
     return next((kind for pattern, kind in KEY_PATTERNS.items() if re.fullmatch(pattern, key)), None)
 
 
+def _parse_recomputation(value: object) -> Any:
+    known = list(get_args(Recomputation))
+    if value not in known:
+        raise UnitError(f"{show_value(value)} is unknown; {suggestion(str(value), known)}")
+    return value
+
+
+RECOMPUTATION = Kind("option", _parse_recomputation, str, "full", {"enum": list(get_args(Recomputation))})
+
+TRAINING_KEYS: Mapping[str, Kind] = {
+    "micro_batch": SIZE,
+    "sequence": SIZE,
+    "accumulation": SIZE,
+    "mfu": RATIO,
+    "recomputation": RECOMPUTATION,
+}
+"""Keys of a point beside those of the cluster and the options of strategies, as in ``ddp.bucket_cap``."""
+
+
+_OPTION_UNITS = {f"{one.name}.{o.name}": o.quantity for one in STRATEGIES for o in one.options if o.quantity}
+
+
 def value_text(key: str, value: Any) -> str:
     """Return the value of a key of a point with its unit, as an error or a label shows it.
 
     >>> value_text("message", 4096), value_text("link.bandwidth", 450e9), value_text("devices", 8)
     ('4 KiB', '450 GB/s', '8')
     """
-    kind = kind_of(key)
+    kind = kind_of(key) or TRAINING_KEYS.get(key)
+    if key in _OPTION_UNITS and not isinstance(value, str):
+        return QUANTITIES[_OPTION_UNITS[key]].format(value)
     return str(value) if kind is None or isinstance(value, str) else kind.format(value)
 
 

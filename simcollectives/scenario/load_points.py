@@ -186,7 +186,17 @@ class BaseNamer(ABC):
         self, path: Path, reference: Reference, raw: Mapping[str, Any], own: Collection[str], shared: Point
     ) -> Selector | None:
         """Return the run that a mapping names, which must exist, or note why it does not."""
-        found = self.entry(path, reference)
+        return self.select(path, self.entry(path, reference), raw, own, shared)
+
+    def select(
+        self,
+        path: Path,
+        found: tuple[AlgorithmEntry, Mapping[str, Any]] | None,
+        raw: Mapping[str, Any],
+        own: Collection[str],
+        shared: Point,
+    ) -> Selector | None:
+        """Return the run of an entry, with the swept options that its reference fixes, at the point of a mapping."""
         named = self.point(path, raw, own)
         if found is None or named is None:
             return None

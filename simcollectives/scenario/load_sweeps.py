@@ -79,9 +79,9 @@ def _check_not_given(context: Context, path: Path, key: str, table: KeyTable) ->
         if all("root" in entry.options for entry in table.collective.algorithms):
             context.add(path, "every algorithm is given a root of its own; leave it out there, or do not sweep it")
         return
-    if not is_option(key) or table.collective is None:
+    if not is_option(key):
         return
-    mine = [entry for entry in table.collective.algorithms if entry.name == owner(key)]
+    mine = [entry for entry in table.entries if entry.name == owner(key)]
     if mine and not any(is_free(key, entry) for entry in mine):
         name = key.partition(".")[2]
         rule = f"{name} is given with {mine[0].name} in line {mine[0].line}, and swept here"

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +19,13 @@ from simcollectives.scenario.load_expect import load_expectations
 from simcollectives.scenario.load_extras import load_contributions, load_measured, load_timelines
 from simcollectives.scenario.load_points import Namer
 from simcollectives.scenario.load_sweeps import load_sweeps
+from simcollectives.scenario.numerics.loading import load_numerics_scenario
+from simcollectives.scenario.numerics.schema import NumericsFile
 from simcollectives.scenario.places import Path
 from simcollectives.scenario.point_keys import KeyTable
 from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.schema import ScenarioModel
+from simcollectives.scenario.schema_values import Model
 from simcollectives.scenario.training.loading import load_training_scenario
 from simcollectives.scenario.training.schema import TrainingFile
 from simcollectives.scenario.training.types import AnyScenario
@@ -61,28 +64,40 @@ def load_document(document: Document) -> AnyScenario:
     data = document.data
     _check_keys(context, data)
     _check_empty(context, (), data)
-    load = load_training_scenario if "training" in data else _load
-    scenario = load(context, data)
+    scenario = _LOADERS[_section(data)](context, data)
     context.finish()
     if scenario is None:
         raise InputError("the scenario is not valid", document.source)
     return scenario
 
 
+_FILES: Mapping[str, tuple[type[Model], str]] = {
+    "training": (TrainingFile, "a training step"),
+    "numerics": (NumericsFile, "training in numbers"),
+    "collective": (ScenarioModel, "a collective"),
+}
+"""The section that tells what a scenario is about; where there are several, the first of these counts."""
+
+
+def _section(data: Mapping[str, Any]) -> str:
+    return next((section for section in _FILES if section in data), "collective")
+
+
 def _check_keys(context: Context, data: dict[str, Any]) -> None:
-    model, other = (TrainingFile, ScenarioModel) if "training" in data else (ScenarioModel, TrainingFile)
+    section = _section(data)
+    model = _FILES[section][0]
     known = list(model.model_fields)
     meant = {nearest(key, known) for key in data if key not in known}
     for key in data:
         if key in known:
             continue
-        of_other = key in other.model_fields and key not in ("training", "collective")
-        kind = "a collective" if other is ScenarioModel else "a training step"
-        if key == "collective":
-            context.add((key,), "a scenario is about a collective or about training; leave one out", unusable=True)
+        owners = [about for file, about in _FILES.values() if key in file.model_fields]
+        if key in _FILES:
+            rule = f"a scenario is about {_FILES[section][1]} or about {_FILES[key][1]}; leave one out"
         else:
-            rule = f"{key} belongs to {kind}; leave it out" if of_other else unknown_key(key, [*known, "training"])
-            context.add((key,), rule, unusable=True)
+            belongs = f"{key} belongs to {' or '.join(owners)}; leave it out"
+            rule = belongs if owners else unknown_key(key, [*known, *(one for one in _FILES if one != section)])
+        context.add((key,), rule, unusable=True)
     for name, field in model.model_fields.items():
         if field.is_required() and name not in data and name not in meant:
             context.add_missing(name)
@@ -112,6 +127,9 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
     table = KeyTable(cluster, collective, written, meaning, seeds)
     sweeps = load_sweeps(context, data["sweep"], table) if "sweep" in data else ()
     conditions, time = written or IDEAL, meaning or DEFAULT
+    skipping = _word(context, data, "skipping")
+    if engine == "closed_form" and not skipping:
+        context.add(("skipping",), "closed_form plays no rounds at all; leave skipping: out, or write engine: auto")
     if engine == "closed_form" and not conditions.ideal:
         engine, conditions = "auto", IDEAL  # it is reported, once
     varied = {owner(key) for sweep in sweeps or () for key in sweep.values}
@@ -143,11 +161,12 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
         conditions=conditions,
         time=time,
         seeds=seeds,
+        skipping=skipping,
     )
 
 
 def _word(context: Context, data: dict[str, Any], key: str) -> Any:
-    """Return one of the words that a key takes, or its default."""
+    """Return the word, or true or false, that a key takes, or its default."""
     field = ScenarioModel.model_fields[key]
     if key not in data or context.is_unusable((key,)):
         return field.default
@@ -232,3 +251,10 @@ def _check_points(context: Context, namer: Namer, fits: Fits) -> None:
         points = itertools.takewhile(lambda _point: fits.work < _LOOKED_AT, sweep_points([sweep]))
         found = (fits.reason(entry, point) for point in points for entry in collective.algorithms)
         context.limited(_sweep_path(namer, index), found, lambda: fits.worn)
+
+
+_LOADERS: Mapping[str, Callable[[Context, dict[str, Any]], AnyScenario | None]] = {
+    "training": load_training_scenario,
+    "numerics": load_numerics_scenario,
+    "collective": _load,
+}

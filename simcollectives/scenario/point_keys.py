@@ -1,6 +1,6 @@
 """Which keys a point of one scenario may have: its numbers, and its algorithms' options."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from simcollectives.scenario.keys import (
 )
 from simcollectives.scenario.numbers import numbers_of
 from simcollectives.scenario.places import shown
-from simcollectives.scenario.types import ClusterSettings, CollectiveSettings
+from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, CollectiveSettings
 from simcollectives.schedule.collectives import COLLECTIVES
 
 
@@ -53,6 +53,11 @@ class KeyTable:
         if problem is not None:
             raise InputError(problem)
         return kind
+
+    @property
+    def entries(self) -> Sequence[AlgorithmEntry]:
+        """What the scenario compares."""
+        return () if self.collective is None else self.collective.algorithms
 
     @property
     def known(self) -> list[str]:

@@ -35,7 +35,7 @@ def expand_factor(low: float, high: float, factor: float) -> list[float]:
     steps = (math.log(high) - math.log(low)) / math.log(factor)
     _check_count(steps + 1)
     inner = [low * factor**i for i in range(math.floor(steps + _SAME) + 1)]
-    if math.isclose(inner[-1], high, rel_tol=_SAME):
+    if len(inner) > 1 and (inner[-1] >= high or math.isclose(inner[-1], high, rel_tol=_SAME)):
         inner.pop()
     return [*inner, high]
 

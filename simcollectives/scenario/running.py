@@ -2,36 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from simcollectives.engines import contributions
 from simcollectives.errors import InputError, Problem
 from simcollectives.measured import fit_link
-from simcollectives.scenario.build import build_cluster, options_at, restricted
+from simcollectives.scenario.build import build_cluster, options_at
 from simcollectives.scenario.evaluation import Evaluator
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import point_text
-from simcollectives.scenario.points import sweep_points
+from simcollectives.scenario.numerics.running import run_numerics_scenario
+from simcollectives.scenario.numerics.types import NumericsScenario
+from simcollectives.scenario.planning import Plan, plan_scenario, planned_runs
+from simcollectives.scenario.progress import STEP_SECONDS, Progress, Standing, Tracker
 from simcollectives.scenario.results import ROW_KEYS, Check, MeasuredComparison, Row, ScenarioResult
 from simcollectives.scenario.training.running import run_training
 from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
-from simcollectives.scenario.types import AlgorithmEntry, Scenario, Selector
-
-Progress = Callable[[int, int], None]
-"""Called with the number of things done and the number of all, rows and checks together."""
-
-
-def planned_runs(scenario: Scenario) -> list[tuple[AlgorithmEntry, dict[str, Any]]]:
-    """Return the rows to be, in order: point by point, and the algorithms in each; none twice.
-
-    An algorithm that a swept option does not concern has one row for all its values.
-    """
-    found: dict[Any, tuple[AlgorithmEntry, dict[str, Any]]] = {}
-    for point in sweep_points(scenario.sweeps):
-        for entry in scenario.collective.algorithms:
-            mine = restricted(point, entry)
-            found.setdefault((entry.label, frozenset(mine.items())), (entry, mine))
-    return list(found.values())
+from simcollectives.scenario.types import Scenario, Selector
 
 
 @dataclass
@@ -43,21 +31,34 @@ class _Collected:
     problems: list[Problem] = field(default_factory=list)
 
 
-def run_scenario(scenario: AnyScenario, progress: Progress | None = None) -> ScenarioResult:
+def run_scenario(
+    scenario: AnyScenario, progress: Progress | None = None, announce: Callable[[Plan], None] | None = None
+) -> ScenarioResult:
     """Run everything that a scenario asks for. An interrupt (Ctrl-C) keeps what is finished.
 
-    Runs that turn out to be too large for their engine are the result's ``problems``; the others are kept.
+    ``announce`` is called with what all collectives cost, before they are run; ``progress`` now and then. Runs that
+    turn out to be too large for their engine are the result's ``problems``; the others are kept.
 
     Raises:
         ScheduleError: a bug in a schedule.
     """
     if isinstance(scenario, TrainingScenario):
-        return run_training(scenario, progress)
+        return run_training(scenario, None if progress is None else partial(_tell_of_steps, progress))
+    if isinstance(scenario, NumericsScenario):
+        return run_numerics_scenario(scenario, None if progress is None else partial(_tell_of_steps, progress))
     evaluator = Evaluator(scenario)
     collected = _Collected()
     interrupted = False
     try:
-        _collect(evaluator, collected, progress)
+        tracker = None
+        if progress is not None or announce is not None:
+            plan = plan_scenario(scenario)
+            if announce is not None:
+                announce(plan)
+            if progress is not None:
+                tracker = Tracker(plan, progress)
+                evaluator.watch = tracker.watch
+        _collect(evaluator, collected, lambda: None if tracker is None else tracker.finish_item())
     except KeyboardInterrupt:
         interrupted = True
     except InputError as error:
@@ -74,24 +75,25 @@ def run_scenario(scenario: AnyScenario, progress: Progress | None = None) -> Sce
     )
 
 
-def _collect(evaluator: Evaluator, collected: _Collected, progress: Progress | None) -> None:
+def _tell_of_steps(progress: Progress, done: int, total: int) -> None:
+    """Training steps are taken to cost all the same."""
+    progress(Standing(done, total, done * STEP_SECONDS, total * STEP_SECONDS))
+
+
+def _collect(evaluator: Evaluator, collected: _Collected, finish_item: Callable[[], None]) -> None:
     scenario = evaluator.scenario
-    runs = planned_runs(scenario)
-    total = len(runs) + len(scenario.expectations)
-    for number, (entry, point) in enumerate(runs, 1):
+    for entry, point in planned_runs(scenario):
         try:
             row = evaluator.row(entry, point)
             collected.rows.append({key: row[key] for key in ROW_KEYS})
         except InputError as error:
             collected.problems += error.problems
-        if progress is not None:
-            progress(number, total)
+        finish_item()
     if collected.problems:
         return
-    for number, expectation in enumerate(scenario.expectations, len(runs) + 1):
+    for expectation in scenario.expectations:
         collected.checks.append(check_expectation(evaluator, expectation))
-        if progress is not None:
-            progress(number, total)
+        finish_item()
     if scenario.measured is not None:
         comparison = _compare(scenario)
         collected.extras["measured"] = comparison
@@ -99,8 +101,11 @@ def _collect(evaluator: Evaluator, collected: _Collected, progress: Progress | N
         collected.warnings += [f"fit of {comparison.label}: {text}" for text in comparison.fit.warnings]
     if scenario.contributions is not None:
         collected.extras["contributions"] = (_contributions(scenario, scenario.contributions),)
-    timelines = [(_title(selector), evaluator.run(selector.entry, selector.point)) for selector in scenario.timelines]
-    collected.extras["timelines"] = tuple((title, run.timeline) for title, run in timelines if run.timeline is not None)
+    timelines = []
+    for selector in scenario.timelines:
+        timelines.append((_title(selector), evaluator.run(selector.entry, selector.point).timeline))
+        finish_item()
+    collected.extras["timelines"] = tuple((title, drawn) for title, drawn in timelines if drawn is not None)
 
 
 def _title(selector: Selector) -> str:

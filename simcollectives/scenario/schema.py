@@ -236,6 +236,7 @@ class ScenarioModel(Model):
     verify: Literal["auto", "always", "never"] = Field(
         "auto", description="Execute runs on arrays: auto is up to 64 ranks and 1 MiB"
     )
+    skipping: bool = Field(True, description="Rounds that repeat may be cut short, to the same time; false plays all")
     expect: list[AnyExpectation] | None = Field(None, description="What must hold")
     measured: MeasuredModel | None = None
     time: str | dict[Literal["loggp"], LogGPModel] | None = Field(

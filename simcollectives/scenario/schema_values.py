@@ -137,14 +137,17 @@ def _by_rank(kind: Kind, what: str, example: str) -> Any:
     def read(value: object) -> dict[int, float]:
         if not isinstance(value, dict) or not value:
             raise custom_error(f"{shown(value)} does not say {what}; write {example}")
-        found = {}
+        found, wrong = {}, []
         for key, one in value.items():
             if not str(key).isascii() or not str(key).isdecimal() or int(str(key)[:9]) >= MAX_WORLD_SIZE:
-                raise custom_error(f"{shown(key)} is not a rank; write a whole number, as in {example}")
+                wrong.append(f"{shown(key)} is not a rank; write a whole number, as in {example}")
+                continue
             try:
                 found[int(key)] = float(kind.parse(one))
             except UnitError as error:
-                raise custom_error(f"rank {key}: {error.problems[0].message}") from None
+                wrong.append(f"rank {key}: {error.problems[0].message}")
+        if wrong:
+            raise custom_error("; ".join(wrong))
         return found
 
     schema: JsonSchema = {

@@ -194,3 +194,4 @@ class Scenario:
     conditions: Conditions = IDEAL
     time: TimeModel = DEFAULT
     seeds: int | None = None
+    skipping: bool = True

@@ -48,7 +48,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN")
 _NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _LONGEST_INTEGER = 400
-_NUMBERED = {("skew", "ranks")}  # whose keys are ranks
+_NUMBERED = {("skew", "ranks"), ("training", "slow")}  # whose keys are ranks
 _NO_KEY = "\0"  # stands in paths for a key that is not kept; no real key holds it
 
 

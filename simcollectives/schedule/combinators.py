@@ -27,7 +27,7 @@ def _mapped(phases: Phases, change: Callable[[Round], Round], *, regular: bool, 
         if regular and phase.regular is not None:
             chunks = phase.regular.chunks
             kept = replace(phase.regular, chunks=lambda step: chunks(step) * scale)
-        return Phase(phase.steps, lambda step: change(phase.round_at(step)), phase.ports, kept)
+        return replace(phase, round_at=lambda step: change(phase.round_at(step)), regular=kept, rotation=None)
 
     return tuple(wrap(phase) for phase in phases)
 
@@ -50,7 +50,7 @@ def reverse(phases: Phases) -> Phases:
         if regular is not None:
             chunks = regular.chunks
             regular = Regular(regular.messages, lambda step: chunks(last - step), not regular.reduces)
-        return Phase(phase.steps, round_at, phase.ports, regular)
+        return replace(phase, round_at=round_at, regular=regular, rotation=None)
 
     return tuple(backwards(phase) for phase in reversed(phases))
 

@@ -75,8 +75,13 @@ class Layout:
             return count * self.floor
         if self.period or 1 < self.parts < self.chunks:
             return self._elements_by_chunk(round_)
-        longer = -((common(round_.first) - self.remainder) // common(round_.stride))
-        elements = count * self.floor + np.minimum(np.maximum(longer, 0), count)
+        first, stride = common(round_.first), common(round_.stride)
+        # In place, as new arrays cost more than sums.
+        longer = np.asarray(self.remainder + stride - 1 - first)
+        longer //= stride
+        np.maximum(longer, 0, out=longer)
+        elements = np.minimum(longer, count)
+        elements += count * self.floor
         return elements if elements.ndim else int(elements)
 
     def _elements_by_chunk(self, round_: Round) -> IntArray:
@@ -90,7 +95,8 @@ class Layout:
 
     def _sizes(self, chunk: IntArray) -> IntArray:
         """Elements of some chunks: the first of every part, then the second of every part, .. are one longer."""
-        of_part = (self.period or self.chunks) // self.parts
-        within = chunk % self.period if self.period else chunk
-        turn = within % of_part * self.parts + within // of_part
+        turn = chunk % self.period if self.period else chunk
+        if self.parts > 1:
+            of_part = (self.period or self.chunks) // self.parts
+            turn = turn % of_part * self.parts + turn // of_part
         return self.floor + (turn < self.remainder)

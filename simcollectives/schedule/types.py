@@ -52,8 +52,9 @@ class Phase:
     """``steps`` rounds, made on demand by ``round_at(step)`` for ``0 <= step < steps``.
 
     What engines may rely on, to go fast: no rank sends or receives more than ``ports`` messages in a round; the rounds
-    are ``regular``; with ``rotation``, every step has the same (src, dst) pairs, one row each, and rank i at step t
-    sends as many bytes as rank ``i - t * rotation`` at step 0, wherever chunk c has the bytes of chunk 0.
+    are ``regular``; with ``same_pairs``, every step has the same (src, dst) pairs; with ``rotation``, it has them, one
+    row each, and rank i at step t sends as many bytes as rank ``i - t * rotation`` at step 0, wherever chunk c has the
+    bytes of chunk 0.
     """
 
     steps: int
@@ -61,6 +62,7 @@ class Phase:
     ports: int = 1
     regular: Regular | None = None
     rotation: int | None = None
+    same_pairs: bool = False
 
 
 Phases = tuple[Phase, ...]
@@ -136,9 +138,11 @@ def make_round(
     start, length, skip = _column(first, rows, int), _column(count, rows, int), _column(stride, rows, int)
     adds = _column(reduce, rows, bool)
     if wrap is not None:
-        start = start % wrap
+        if start.min(initial=0) < 0 or start.max(initial=0) >= wrap:
+            start = start % wrap
         whole, step = common(length), common(skip)
-        before = np.minimum(whole, -((start - wrap) // step))
+        to_the_end = wrap - start
+        before = np.minimum(whole, to_the_end if isinstance(step, int) and step == 1 else -(-to_the_end // step))
         passes = (before < whole).nonzero()[0]
         if len(passes):
             rest = start[passes] + before[passes] * skip[passes] - wrap
@@ -204,4 +208,5 @@ def regular_phases(
     """Return one phase of ``steps`` regular rounds, or nothing when there are none."""
     if steps == 0:
         return ()
-    return (Phase(steps, round_at, messages, Regular(messages, chunks, reduces), rotation),)
+    regular = Regular(messages, chunks, reduces)
+    return (Phase(steps, round_at, messages, regular, rotation, same_pairs=rotation is not None),)

@@ -54,7 +54,7 @@ def describe_model(name: str) -> NamedModel:
         InputError: there is no such model; the message names the nearest and all known ones.
     """
     if name not in model_names():
-        raise InputError(f"{show_value(name)} is not a known model; {suggestion(name, model_names())}")
+        raise InputError(f"{show_value(name)} is not a known model; {suggestion(name, model_names(), whole=True)}")
     from ruamel.yaml import YAML
 
     text = (resources.files("simcollectives.training") / "models" / f"{name}.yaml").read_text(encoding="utf-8")

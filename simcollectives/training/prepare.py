@@ -18,6 +18,9 @@ from simcollectives.units import format_flops_per_second
 
 LayerSeconds = Mapping[str, tuple[float, float]]
 
+MOST_PLAYED = 1_000_000
+"""Modules of all micro-batches and ranks that are played in one step."""
+
 
 def peak_flops(cluster: Cluster, dtype: str) -> float | None:
     """Return the peak FLOP/s of a device, or None where it is not known."""
@@ -52,6 +55,7 @@ def prepare_training(
     """
     precision = precision or Precision()
     problems = [
+        *_size_problems(model, cluster.world_size if slow else 1, accumulation),
         *_time_problems(model, cluster, precision.compute, mfu, layer_seconds),
         *_batch_problems(cluster, workload, accumulation, train_batch),
         *_iteration_problems(iteration),
@@ -140,6 +144,20 @@ def _iteration_problems(iteration: int | None) -> list[Problem]:
     return [Problem("iteration", rule)]
 
 
+def _size_problems(model: Model, played: int, accumulation: int) -> list[Problem]:
+    if as_whole(accumulation) is None:
+        return []
+    modules = sum(len(layer.modules) for layer in model.layers)
+    total = accumulation * modules * played
+    if total <= MOST_PLAYED:
+        return []
+    ranks = f" x {played} ranks, which differ," if played > 1 else ""
+    rule = (
+        f"{accumulation} micro-batches x {modules} modules{ranks} are {total:,} passes to play; at most {MOST_PLAYED:,}"
+    )
+    return [Problem("accumulation", f"{rule}: take fewer micro-batches")]
+
+
 def _slow_problems(cluster: Cluster, slow: Mapping[int, float]) -> list[Problem]:
     problems = []
     for rank, factor in slow.items():
@@ -148,7 +166,8 @@ def _slow_problems(cluster: Cluster, slow: Mapping[int, float]) -> list[Problem]
             rule = f"there is no rank {show_value(rank)}; ranks are 0 to {cluster.world_size - 1}"
             problems.append(Problem("slow", rule))
         if not _is_number(factor) or not 0 < factor < inf:
-            rule = f"{show_value(factor)} is not a factor on the compute of rank {rank}; write a number above 0, such as 1.2"
+            what = f"{show_value(factor)} is not a factor on the compute of rank {rank}"
+            rule = f"{what}; write a number above 0, such as 1.2"
             problems.append(Problem("slow", rule))
     return problems
 

@@ -96,7 +96,7 @@ def without(intervals: Sequence[Interval], taken: Sequence[Interval]) -> list[In
 
 def total(intervals: Iterable[Interval]) -> float:
     """Seconds of disjoint intervals together."""
-    return sum(end - start for start, end in intervals)
+    return sum((end - start for start, end in intervals), 0.0)
 
 
 @dataclass(frozen=True)

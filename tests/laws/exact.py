@@ -1,8 +1,9 @@
 """The meaning of a time, played a second time: rational numbers, no SimPy, nothing skipped and nothing batched.
 
 Slow and simple on purpose; an oracle for the engines. Rules (README, "what a time means"): a message starts when both
-ends have entered the round; first its alpha passes, then its bytes and overhead flow over both ports, shared max-min
-fairly; a rank leaves when its last message is done and pays gamma for what it received to reduce.
+ends have entered the round; first its alpha passes, then its bytes and overhead flow over both ports and the uplinks
+between them, shared max-min fairly; a rank leaves when its last message is done and pays gamma for what it received to
+reduce.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 
@@ -29,7 +31,7 @@ class Message:
     reduced: int
     alpha: Fraction
     work: Fraction
-    ports: tuple[Port, Port]
+    ports: tuple[Port, ...]
     entered: int = 0
     ready: Fraction | None = None
     left: Fraction | None = None
@@ -54,19 +56,43 @@ def messages_of_job(job: Job) -> list[list[list[Message]]]:
             rounds.append([])
             for (src, dst), size in total.items():
                 level = network.levels[0 if node[src] == node[dst] else -1]
-                alpha, bandwidth, overhead = (
-                    Fraction(x) for x in (level.link.alpha, level.link.bandwidth, level.link.overhead)
-                )
-                ports = ((level.name, src, "out"), (level.name, dst, "in"))
-                work = size + overhead * bandwidth
+                ports = ports_between(network, level.name, src, dst)
+                bandwidth = min(capacity(network, port) for port in ports)
+                work = size + Fraction(level.link.overhead) * bandwidth
+                alpha = Fraction(level.link.alpha)
                 rounds[-1].append(Message(src, dst, size, reduced[src, dst], alpha, work, ports))
         channels.append(rounds)
     return channels
 
 
-def fair(flows: list[Message], capacity: dict[str, Fraction]) -> dict[Message, Fraction]:
+def ports_between(network: Cluster, level: str, src: int, dst: int) -> tuple[Port, ...]:
+    """The port of either rank, and, where they differ, the uplinks of their runs of devices."""
+    ports: list[Port] = [(level, src, "out"), (level, dst, "in")]
+    names = [x.name for x in network.levels]
+    for uplink in network.uplinks:
+        out, into = (int(network.device_of_rank[rank]) // uplink.devices for rank in (src, dst))
+        if names.index(level) >= names.index(uplink.level) and out != into:
+            ports += [(uplink.name, out, "out"), (uplink.name, into, "in")]
+    return tuple(ports)
+
+
+def capacity(network: Cluster, port: Port) -> Fraction:
+    """Bytes a second of an uplink, or of a rank's port with all that changes it."""
+    name, owner, _ = port
+    for uplink in network.uplinks:
+        if uplink.name == name:
+            return Fraction(uplink.bandwidth)
+    changed = [
+        Fraction(change.bandwidth)
+        for change in network.changes
+        if change.rank == owner and change.level in (None, name)
+    ]
+    return prod(changed, start=Fraction(network.level(name).link.bandwidth))
+
+
+def fair(flows: list[Message], network: Cluster) -> dict[Message, Fraction]:
     """Max-min: the port with the least share for each of its flows stops them; go on with what is left."""
-    left = {port: capacity[port[0]] for flow in flows for port in flow.ports}
+    left = {port: capacity(network, port) for flow in flows for port in flow.ports}
     rates: dict[Message, Fraction] = {}
     while len(rates) < len(flows):
         moving = [flow for flow in flows if flow not in rates]
@@ -84,7 +110,6 @@ def fair(flows: list[Message], capacity: dict[str, Fraction]) -> dict[Message, F
 def play(job: Job) -> Fraction:
     """Seconds of a job, exactly."""
     gamma = Fraction(job.cluster.device.reduction_seconds_per_byte)
-    capacity = {level.name: Fraction(level.link.bandwidth) for level in job.full_cluster.levels}
     rounds = messages_of_job(job)
     now = end = Fraction(0)
     at: dict[tuple[int, int], int] = {}
@@ -114,7 +139,7 @@ def play(job: Job) -> Fraction:
                 latent.append(message)
 
     while wake or latent or flowing:
-        rates = fair(flowing, capacity)
+        rates = fair(flowing, job.full_cluster)
         ends = [now + m.left / rates[m] for m in flowing if m.left is not None]
         following = min([*wake.values(), *(m.ready for m in latent if m.ready is not None), *ends])
         for message in flowing:

@@ -40,9 +40,13 @@ def check_regular(job: Job, phase: Phase, step: int) -> None:
 
 
 def check_rotation(job: Job, phase: Phase) -> None:
-    """Step t is step 0 with the senders, and so their bytes, moved on by t times the rotation."""
+    """All steps have the same pairs, or step t is step 0 with the bytes of senders moved on by t times the rotation."""
+    if phase.same_pairs:
+        every_step = {frozenset(pairs_of(phase.round_at(step))) for step in range(phase.steps)}
+        assert len(every_step) == 1
     if phase.rotation is None:
         return
+    assert phase.same_pairs
     n = job.schedule.devices
     first = phase.round_at(0)
     assert len(set(pairs_of(first))) == len(first.src)

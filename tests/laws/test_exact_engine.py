@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simcollectives.cluster import Cluster, Device, Link
+from simcollectives.cluster import Change, Cluster, Device, Link, Uplink
 from simcollectives.engines import Job, simulate_job
 from tests.laws.cases import VARIANTS, Variant, describe, fits, flat, job_of, rank_orders, tolerance, two_level
 from tests.laws.exact import arbitrary_job, play
@@ -47,10 +47,30 @@ def test_table(variant: Variant) -> None:
 
 
 @st.composite
-def traffic(draw: st.DrawFn, channels: int = 2) -> Job:
+def clusters(draw: st.DrawFn) -> Cluster:
     nodes, members = draw(st.sampled_from(SHAPES))
     order = tuple(draw(st.permutations(range(nodes * members))))
+    return Cluster.two_level(nodes, members, draw(LINKS), draw(LINKS), rank_order=order, device=draw(DEVICES))
+
+
+@st.composite
+def sharing_clusters(draw: st.DrawFn) -> Cluster:
+    """Nodes whose devices share network cards, perhaps behind a switch that several nodes share; some ports slower."""
+    nodes, members = draw(st.sampled_from([shape for shape in SHAPES if shape[0] > 1]))
+    order = tuple(draw(st.permutations(range(nodes * members))))
     cluster = Cluster.two_level(nodes, members, draw(LINKS), draw(LINKS), rank_order=order, device=draw(DEVICES))
+    bandwidth = st.sampled_from([0.5, 1.0, 3.0, 5.0])
+    uplinks = [Uplink("nic", "inter", draw(bandwidth), devices=draw(st.integers(1, members)))]
+    if draw(st.booleans()):
+        uplinks.append(Uplink("leaf", "inter", draw(bandwidth), devices=2 * members))
+    slow = draw(st.sets(st.integers(0, cluster.world_size - 1)))
+    changes = [Change(rank=rank, bandwidth=draw(st.sampled_from([0.125, 0.25, 0.5]))) for rank in sorted(slow)]
+    return cluster.with_uplinks(*uplinks).with_changes(*changes)
+
+
+@st.composite
+def traffic(draw: st.DrawFn, kind: st.SearchStrategy[Cluster], channels: int = 2) -> Job:
+    cluster = draw(kind)
     n = cluster.world_size
     pair = st.tuples(st.integers(0, n - 1), st.integers(1, n - 1)).map(lambda p: (p[0], (p[0] + p[1]) % n))
     row = st.tuples(pair, st.integers(0, 12), st.booleans()).map(lambda r: (*r[0], *r[1:]))
@@ -59,13 +79,19 @@ def traffic(draw: st.DrawFn, channels: int = 2) -> Job:
 
 
 @settings(max_examples=150)
-@given(traffic())
+@given(traffic(clusters()))
 def test_arbitrary_traffic(job: Job) -> None:
+    check(job)
+
+
+@settings(max_examples=150)
+@given(traffic(sharing_clusters()))
+def test_arbitrary_traffic_over_shared_cards(job: Job) -> None:
     check(job)
 
 
 @pytest.mark.slow
 @settings(max_examples=5000)
-@given(traffic(channels=3))
+@given(st.one_of(traffic(clusters(), channels=3), traffic(sharing_clusters(), channels=3)))
 def test_a_lot_of_arbitrary_traffic(job: Job) -> None:
     check(job)

@@ -35,7 +35,7 @@ def drawn_step(data: st.DataObject, strategy: Strategy, **wanted: bool) -> Step:
 
 
 @every_strategy
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(st.data())
 def test_a_step_is_compute_exposed_and_idle(strategy: Strategy, data: st.DataObject) -> None:
     """And each part is what counting moment by moment finds."""
@@ -117,7 +117,7 @@ def check_groups(timeline: StepTimeline) -> None:
 
 
 @every_strategy
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(st.data())
 def test_nothing_starts_before_what_it_waits_for(strategy: Strategy, data: st.DataObject) -> None:
     step = drawn_step(data, strategy)
@@ -129,7 +129,7 @@ def test_nothing_starts_before_what_it_waits_for(strategy: Strategy, data: st.Da
 
 
 @every_strategy
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(st.data())
 def test_memory_is_never_negative_and_ends_where_it_began(strategy: Strategy, data: st.DataObject) -> None:
     step = drawn_step(data, strategy, steady=True)
@@ -149,7 +149,7 @@ def test_memory_is_never_negative_and_ends_where_it_began(strategy: Strategy, da
 
 
 @every_strategy
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(st.data())
 def test_the_peak_is_the_largest_sum(strategy: Strategy, data: st.DataObject) -> None:
     """Summed from the operations: at least what stands between two moments, at most that and all that moves at one."""
@@ -171,7 +171,7 @@ def test_the_peak_is_the_largest_sum(strategy: Strategy, data: st.DataObject) ->
 
 
 @every_strategy
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(st.data())
 def test_one_rank_stands_for_all(strategy: Strategy, data: st.DataObject) -> None:
     training = data.draw(trainings(slow=False))
@@ -190,7 +190,7 @@ def times(spans: Mapping[int, Span]) -> list[tuple[float, float, float]]:
 
 
 @every_strategy
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(st.data(), st.floats(1.0, 4.0))
 def test_a_slower_rank_never_shortens_the_step(strategy: Strategy, data: st.DataObject, factor: float) -> None:
     training = data.draw(trainings())
@@ -203,7 +203,7 @@ def test_a_slower_rank_never_shortens_the_step(strategy: Strategy, data: st.Data
 
 
 @every_strategy
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(st.data())
 def test_the_steady_step_repeats_itself(strategy: Strategy, data: st.DataObject) -> None:
     """Ten steps one after another in one program: with slow ranks, too, the last lasts as long as one that is steady.
@@ -250,7 +250,7 @@ def ten_times(operations: Sequence[Any]) -> Program:
 
 
 @every_strategy
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(st.data(), st.floats(1.0, 1000.0))
 def test_more_bandwidth_never_lengthens_a_step(strategy: Strategy, data: st.DataObject, factor: float) -> None:
     """There is one group, so that nothing is shared: shorter collectives let everything start earlier."""
@@ -269,7 +269,7 @@ def test_more_bandwidth_never_lengthens_a_step(strategy: Strategy, data: st.Data
 CAPS = st.one_of(st.none(), st.integers(1, 4000), st.lists(st.integers(1, 4000), min_size=1, max_size=3))
 
 
-@settings(max_examples=30)
+@settings(max_examples=40)
 @given(
     st.data(),
     st.sampled_from([1, 2, 3, 4, 6]),
@@ -300,7 +300,7 @@ def uniform_training(model: Model, cluster: Cluster, iteration: int | None) -> T
     return Training(model, cluster, 1, 1, seconds, iteration=iteration)
 
 
-@settings(max_examples=50)
+@settings(max_examples=60)
 @given(programs(), st.dictionaries(st.integers(0, 2), st.sampled_from([0.0, 0.25, 0.7])))
 def test_programs_made_at_random_keep_their_order(made: dict[int, Program], begin: dict[int, float]) -> None:
     timeline = play(made, hand_made_price, begin)

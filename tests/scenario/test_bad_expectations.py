@@ -56,7 +56,7 @@ CASES = {
         "$.expect[0].seconds (line 4): no entry has these options; name one of rabenseifner (order: far)"
     ],
     scenario("expect: [{seconds: {algorithm: ring, collective: all_gather}, at_most: 5 us}]"): [
-        "$.expect[0].seconds.collective (line 4): every run is of the scenario's own all_reduce; leave it out"
+        "$.expect[0].seconds.collective (line 4): every run is of the scenario's own collective; leave it out"
     ],
     scenario("expect: [{secnds: {algorithm: ring}, at_most: 5 us}]"): [
         '$.expect[0].secnds (line 4): unknown key; did you mean "seconds"?'
@@ -125,7 +125,12 @@ CASES = {
         "$.collective.algorithms[2] (line 3): executing needs 24 GiB",
     ],
     scenario("enigne: auto"): ['$.enigne (line 4): unknown key; did you mean "engine"?'],
-    scenario("training: {model: gpt}"): ["$.training (line 4): training scenarios are not supported yet; "],
+    scenario("training: {model: gpt}"): [
+        "$.collective (line 3): a scenario is about a training step or about a collective; leave one out",
+        "$.training (line 4): compute takes its time from mfu, or from layer_seconds; write one of them",
+        "$.training (line 4): no strategy is named; write strategy: ddp",
+        '$.training.model (line 4): "gpt" is not a known model; ',
+    ],
     scenario("engine:"): ["$.engine (line 4): no value stands here; write one, or leave it out"],
     scenario("{engine:auto}".strip("{}")): ["$ (line 4): "],
     "{title: x, cluster:8}": [

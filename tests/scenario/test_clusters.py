@@ -167,7 +167,7 @@ WRONG = {
     f"devices: 8, {LINK}, slow: [{{alpha: 2}}]": ["$.cluster.slow[0] (line 2): a change is of a rank or of a link"],
     f"devices: 8, {LINK}, slow: [{{rank: 1, alpha: 2, level: intra}}]": ['$.cluster.slow[0] (line 2): "intra" is not a level; known: link'],
     f"devices: 8, {LINK}, slow: [{{link: [0], bandwidth: 50%}}]": ["$.cluster.slow[0].link (line 2): 1 entries; write at least 2"],
-    f"devices: 8, {LINK}, slow: [{{link: [0, 1], bandwidth: 200%}}]": ["$.cluster.slow[0].bandwidth (line 2): 2.0 is more than 1 (100%); a link is no faster than its ports"],
+    f"devices: 8, {LINK}, slow: [{{link: [0, 1], bandwidth: 200%}}]": ["$.cluster.slow[0].bandwidth (line 2): 2 is more than 1 (100%); a link is no faster than its ports"],
     f"devices: 8, {LINK}, slow: [{{rank: 1, bandwidth: 0%}}]": ['$.cluster.slow[0].bandwidth (line 2): "0%" is out of range: a factor is'],
     f"full_mesh: 2000, {LINK}": ["$.cluster.full_mesh (line 2): 2000 devices are too many; a full mesh has at most 1024"],
     f"torus: [400, 400], {LINK}": ["$.cluster.torus (line 2): 160000 devices are too many; a torus has at most 4096"],

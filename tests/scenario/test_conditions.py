@@ -130,7 +130,7 @@ def test_wrong_conditions(text: str, refuse: Refuser) -> None:
 
 
 def test_the_schema_has_them() -> None:
-    assert {"skew", "jitter", "seed", "seeds"} <= set(json_schema()["properties"])
+    assert {"skew", "jitter", "seed", "seeds"} <= set(json_schema()["else"]["else"]["properties"])
 
 
 def test_vectorized_refuses_late_ranks_before_it_runs(refuse: Refuser) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simcollectives.errors import InputError
-from simcollectives.scenario import Scenario, run_scenario
+from simcollectives.scenario import run_scenario
 from simcollectives.scenario.build import build_cluster
 from simcollectives.scenario.loading import load_document
-from simcollectives.scenario.running import planned_runs
+from simcollectives.scenario.planning import planned_runs
 from simcollectives.scenario.source_file import decode
+from simcollectives.scenario.training.build import settings_at
+from simcollectives.scenario.training.running import planned_steps
+from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
 from simcollectives.scenario.types import CrossoverExpectation
 from simcollectives.scenario.yaml_text import parse_document
 
@@ -98,16 +102,57 @@ BASES: list[dict[str, Any]] = [
         "collective": {"name": "all_to_all", "message": "1 KiB", "algorithms": ["direct", "pairwise"]},
     },
 ]  # fmt: skip
+STEPS: list[dict[str, Any]] = [
+    {
+        "title": "ddp",
+        "cluster": {"devices": 4, "link": LINK, "device": {"peak": {"bfloat16": "989 TFLOP/s"}, "memory": "80 GB"}},
+        "training": {
+            "model": {"parameters": 1000.0, "layers": 2, "tensors_per_layer": 2},
+            "strategies": ["ddp", {"ddp": {"bucket_cap": ["1 KB", "4 KB"], "hook": "powersgd"}}, "all_reduce_once"],
+            "sequence": 16, "micro_batch": 2, "accumulation": 2, "train_batch": 16, "mfu": "45%", "step": "steady",
+            "optimizer": {"name": "adam", "master": True}, "slow": {"3": "120%"}, "collectives": {"all_reduce": "ring"},
+        },
+        "expect": [
+            {"crossover": ["all_reduce_once", "ddp"], "along": "sequence", "from": 1, "to": 64, "at_most": 3},
+            {"efficiency": {"strategy": "all_reduce_once", "mfu": "9%"}, "equals": "30%", "abs": "1%", "because": "why"},
+            {"ratio": [{"strategy": "ddp"}, {"strategy": "all_reduce_once"}], "of": "overlap", "between": [0, 9.5]},
+            {"order": ["all_reduce_once", "ddp"], "of": "peak_bytes"},
+        ],
+        "timeline": [{"strategy": "ddp", "link.alpha": "1 us"}],
+    },
+    {
+        "title": "sweep",
+        "cluster": {"nodes": 2, "gpus_per_node": 2, "intra": LINK, "inter": LINK},
+        "training": {
+            "model": {"tensors": {"a.0.weight": [3, 4], "a.1.weight": [5]}}, "strategy": "ddp", "sequence": 2,
+            "layer_seconds": {"block": {"forward": "1 us", "backward": "2 us"}}, "dtype": "float32",
+        },
+        "sweep": [{"ddp.bucket_cap": {"from": "4 B", "to": "1 KB", "factor": 8}}, {"nodes": [1, 2], "accumulation": [1, 3]}],
+    },
+    {
+        "title": "model",
+        "cluster": {"machine": "dgx-h100", "nodes": 1},
+        "training": {
+            "model": "resnet-18", "strategy": "ddp", "sequence": 1, "recomputation": "none", "attention_flops": "causal",
+            "parameters": "float32", "gradients": "bfloat16",
+        },
+        "sweep": {"mfu": ["10%", 0.5]},
+        "timeline": {"mfu": 1},
+    },
+]  # fmt: skip
+BASES += STEPS
 KEYS = """
 title cluster devices nodes gpus_per_node link intra inter machine alpha overhead bandwidth gamma rank_order collective
 algorithms message root dtype sweep from to factor step points expect crossover along ratio order of equals rel abs busbw
 at_most at_least between seconds algorithm link.alpha inter.bandwidth ring.order verify parameter_server.servers
 hierarchical.intra full_mesh torus mesh levels ports_of slow rank rails oversubscription nics_per_node leaf pcie_switch gpus
 skew ranks random jitter lognormal seed seeds rail.alpha spine.bandwidth measured timeline contributions level min a.b
+training model strategy strategies parameters layers tensors config sequence micro_batch accumulation mfu optimizer
+ddp ddp.bucket_cap ddp.no_sync layer_seconds forward backward recomputation step_seconds overlap peak_bytes device peak 3
 """.split()
 WORDS = """
 ring tree direct message devices co_located near far auto float64 int8 always all_gather broadcast all_to_all
-reduce_scatter round_robin dgx-b200 0.5% 1e300 { \u2028 \U0001f642
+reduce_scatter round_robin ddp parameter_server sequence full first adam gpt2 bfloat16 dgx-b200 0.5% 1e300 { \u2028 \U0001f642
 """.split()
 QUANTITIES = "0 B,4 B,12 B,1 KiB,1 TiB,1e400 B,3 us,0 s,1e-300 s,-1 s,1 B/s,1 GB/s,1e18 B/s,2 ps/B,a: b,".split(",")
 NUMBERS = (0, 1, 2, 3, -1, 8, 16, 2**40, 10**30, -0.0, 0.5, 1e-320, 1e300, 5e-324)
@@ -155,8 +200,8 @@ def at(data: Any, path: tuple[Any, ...]) -> Any:
 
 
 @st.composite
-def mutated_data(draw: st.DrawFn) -> str:
-    data = copy.deepcopy(draw(st.sampled_from(BASES)))
+def mutated_data(draw: st.DrawFn, bases: Sequence[dict[str, Any]] = BASES) -> str:
+    data = copy.deepcopy(draw(st.sampled_from(bases)))
     for _ in range(draw(st.integers(1, 4))):
         if paths(data):
             mutate(draw, data)
@@ -183,7 +228,7 @@ def mutated_text(draw: st.DrawFn) -> str:
     return text[: draw(st.integers(0, len(text)))] if draw(st.booleans()) else text
 
 
-def load(text: str) -> Scenario | None:
+def load(text: str) -> AnyScenario | None:
     try:
         return load_document(parse_document(decode(text.encode("utf-8", "surrogatepass"), "fuzz.yaml"), "fuzz.yaml"))
     except InputError as error:
@@ -195,8 +240,10 @@ def load(text: str) -> Scenario | None:
     return None
 
 
-def is_small(scenario: Scenario) -> bool:
+def is_small(scenario: AnyScenario) -> bool:
     """Whether running it takes no time."""
+    if isinstance(scenario, TrainingScenario):
+        return is_small_step(scenario)
     runs = planned_runs(scenario)
     sizes = [build_cluster(scenario.cluster, point).world_size for _, point in runs[:50]]
     servers = [value for _, point in runs for value in point.values() if isinstance(value, int)]
@@ -209,6 +256,15 @@ def is_small(scenario: Scenario) -> bool:
     )
 
 
+def is_small_step(scenario: TrainingScenario) -> bool:
+    runs = planned_steps(scenario)
+    points = [*(point for _, point in runs), *(one.point for one in scenario.timelines)]
+    settings = [settings_at(scenario.training, point) for point in points[:20]]
+    sizes = [build_cluster(scenario.cluster, point).world_size for point in points[:20]]
+    passes = max(one.accumulation for one in settings) * len(scenario.training.model.parameters)
+    return len(points) <= 20 and max(sizes) <= 16 and passes <= 500
+
+
 def assert_finite(value: Any) -> None:
     if isinstance(value, float):
         assert math.isfinite(value)
@@ -216,7 +272,7 @@ def assert_finite(value: Any) -> None:
         assert_finite(inner)
 
 
-def assert_runs(scenario: Scenario) -> None:
+def assert_runs(scenario: AnyScenario) -> None:
     try:
         result = run_scenario(scenario)
     except InputError:  # too large for its engine
@@ -225,6 +281,11 @@ def assert_runs(scenario: Scenario) -> None:
     assert_finite(plain)
     json.dumps(plain, allow_nan=False)
     for row in result.rows:
+        if "step_seconds" in row:
+            parts = [row[f"{part}_seconds"] for part in ("compute", "exposed", "idle")]
+            assert min(parts) >= 0
+            assert math.isclose(row["step_seconds"], sum(parts), rel_tol=1e-12)
+            continue
         assert row["seconds"] >= 0
         assert row["verified"] in (True, None)
 
@@ -246,6 +307,14 @@ def test_mutated_text_loads_or_is_refused(text: str) -> None:
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(mutated_data())
 def test_mutated_data_loads_or_is_refused_and_runs_without_nan(text: str) -> None:
+    scenario = load(text)
+    if scenario is not None and is_small(scenario):
+        assert_runs(scenario)
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(mutated_data(STEPS))
+def test_mutated_steps_load_or_are_refused_and_run_without_nan(text: str) -> None:
     scenario = load(text)
     if scenario is not None and is_small(scenario):
         assert_runs(scenario)

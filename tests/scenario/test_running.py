@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from simcollectives.errors import ScheduleError
-from simcollectives.scenario import Scenario, ScenarioResult, evaluation, run_scenario
+from simcollectives.scenario import Plan, Scenario, ScenarioResult, Standing, evaluation, run_scenario
 from simcollectives.scenario.results import ROW_KEYS
 
 Loader = Callable[[str], Scenario]
@@ -112,21 +112,94 @@ def test_a_wrong_schedule_is_no_result(load: Loader, monkeypatch: pytest.MonkeyP
 
 
 def test_progress_counts_rows_and_checks(load: Loader) -> None:
-    seen: list[tuple[int, int]] = []
+    seen: list[Standing] = []
     text = LECTURE + "expect: [{rounds: {algorithm: ring, message: 4 KiB}, equals: 14, abs: 0}]\n"
-    run_scenario(load(text), lambda done, total: seen.append((done, total)))
-    assert seen == [(i, 16) for i in range(1, 17)]
+    run_scenario(load(text), seen.append)
+    assert list(dict.fromkeys((one.done, one.total) for one in seen)) == [(i, 16) for i in range(1, 17)]
+    seconds = [one.seconds_done for one in seen]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] == pytest.approx(seen[-1].seconds)
+
+
+def test_progress_moves_inside_a_run_by_its_cost(load: Loader) -> None:
+    seen: list[Standing] = []
+    text = FLAT + "collective: {name: all_reduce, message: 1 KiB, algorithms: [ring, tree]}\nengine: event\n"
+    run_scenario(load(text + "sweep: {devices: [64]}\nverify: never\n"), seen.append)
+    inside = [one.seconds_done for one in seen if one.done == 0]
+    ring, tree = (min(one.seconds_done for one in seen if one.done == done) for done in (1, 2))
+    assert len(set(inside)) > 5
+    assert 0 <= min(inside) < max(inside) <= ring
+    assert inside == sorted(inside)
+    assert ring > 3 * (tree - ring), "8,064 messages and 126"
+
+
+def test_progress_of_seeds_is_that_of_all_their_runs(load: Loader) -> None:
+    seen: list[Standing] = []
+    text = FLAT + "collective: {name: all_reduce, message: 1 KiB, algorithms: [ring]}\njitter: {alpha: {gamma: 10%}}\n"
+    run_scenario(load(text + "seeds: 9\nverify: never\n"), seen.append)
+    inside = [one.seconds_done for one in seen if one.done == 0]
+    assert len(inside) == 10 * 14, "ten runs of 14 rounds"
+    assert inside == sorted(inside)
+    assert inside[len(inside) // 2 - 1] == pytest.approx(seen[-1].seconds / 2)
 
 
 def test_an_interrupt_keeps_the_finished_rows(load: Loader) -> None:
-    def stop(done: int, _total: int) -> None:
-        if done == 4:
+    def stop(standing: Standing) -> None:
+        if standing.done == 4:
             raise KeyboardInterrupt
 
     result = run_scenario(load(LECTURE), stop)
     assert result.interrupted
     assert len(result.rows) == 4
     assert result.checks == ()
+
+
+def test_an_interrupt_inside_a_run_keeps_the_rows_before_it(load: Loader) -> None:
+    def stop(standing: Standing) -> None:
+        if standing.done == 2:
+            raise KeyboardInterrupt
+
+    text = LECTURE.replace("{message: [4 KiB, 1 MiB, 64 MiB]}", "{message: [4 KiB, 1 MiB]}")
+    result = run_scenario(load(text + "engine: event\nverify: never\n"), stop)
+    assert result.interrupted
+    assert [row["label"] for row in result.rows] == ["naive", "ring"]
+
+
+def test_a_plan_is_announced_before_anything_runs(load: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[Any] = []
+    simulate = evaluation.simulate_job
+    monkeypatch.setattr(evaluation, "simulate_job", lambda *a, **k: (events.append("run"), simulate(*a, **k))[1])
+    run_scenario(load(LECTURE), announce=events.append)
+    assert isinstance(events[0], Plan)
+    assert events[1:] == ["run"] * 15
+
+
+@pytest.mark.parametrize("skipping", ["true", "false"])
+def test_skipping_can_be_switched_off(load: Loader, monkeypatch: pytest.MonkeyPatch, skipping: str) -> None:
+    asked: list[Any] = []
+    simulate = evaluation.simulate_job
+    monkeypatch.setattr(evaluation, "simulate_job", lambda *a, **k: (asked.append(k["skipping"]), simulate(*a, **k))[1])
+    check = "expect: [{crossover: [ring, butterfly], along: message, from: 1 MiB, to: 64 MiB, at_least: 1 B}]\n"
+    scenario = load(LECTURE + check + f"skipping: {skipping}\n")
+    result = run_scenario(scenario)
+    assert set(asked) == {scenario.skipping} == {skipping == "true"}
+    assert (len(asked) > 15) == (not scenario.skipping), "a crossover then asks the engine, not the closed form"
+    for row in result.rows:
+        assert row["seconds"] == pytest.approx(row["closed_form_seconds"], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("skipping: 3", "$.skipping (line 5): 3 is not true or false; write one of the two"),
+        ("skipping: off", '$.skipping (line 5): "off" is not true or false; write one of the two'),
+        ("skiping: false", '$.skiping (line 5): unknown key; did you mean "skipping"?'),
+        ("skipping: false\nengine: closed_form", "$.skipping (line 5): closed_form plays no rounds at all; leave"),
+    ],
+)
+def test_wrong_skipping(refuse: Callable[[str], list[str]], text: str, problem: str) -> None:
+    (found,) = refuse(LECTURE + text + "\n")
+    assert found.startswith(problem)
 
 
 def test_timelines_and_contributions(run: Runner) -> None:

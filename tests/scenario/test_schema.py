@@ -19,7 +19,7 @@ def test_the_schema_is_valid_and_describes_every_top_level_key() -> None:
     schema = json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    collective, training = schema["else"], schema["then"]
+    collective, training = schema["else"]["else"], schema["then"]
     assert schema["if"] == {"required": ["training"]}
     assert collective["required"] == ["title", "cluster", "collective"]
     assert set(collective["properties"]) > {"sweep", "engine", "verify", "expect", "measured", "timeline"}

@@ -100,7 +100,7 @@ def test_kernels_of_ddp(options: dict[str, Any], more: dict[str, Any], passes: f
 def test_a_hook_of_the_dtype_of_the_bucket_only_divides() -> None:
     narrow = Precision("float16", "float16", "float16")
     step = ddp(options={"hook": "fp16", "bucket_cap": 200}, precision=narrow)
-    # Of each layer 200 B are copied in and back, and divided in place; Adam moves 8 + 2 + 2 + 8 + 2 B a weight.
+    # Of each layer 200 B are copied in and back, and divided in place; the optimizer moves 8 + 2 + 2 + 8 + 2 B each.
     moved = 200 * (8 + 2 + 2 + 8 + 2)
     compute = sum(s.seconds for s in step.timeline.of_rank(0) if s.operation.kind == "compute")
     assert compute == pytest.approx(60 + moved / 100 + (8 + 4) * 2)

@@ -41,10 +41,12 @@ from simcollectives.engines.variants.postings import (
     rounds_of_postings,
     start_moment,
 )
+from simcollectives.engines.watch import Watch
 from simcollectives.errors import ScheduleError
 from simcollectives.schedule.types import IntArray
 
 _SEND, _RECEIVE = 0, 1
+_MESSAGES_BETWEEN_LOOKS = 16
 
 
 @dataclass(slots=True)
@@ -74,13 +76,21 @@ class _Play:
         self.queue: list[tuple[float, int, int, Moment]] = []
         self.last = self.zero
         self.received: set[int] = set()
+        self.ends = 0
         self.record = Record(job, record)
         self.discipline: _Program | _Events = _Program(self) if model.order == "program" else _Events(self)
 
-    def run(self) -> Moment:
+    def run(self, watch: Watch | None = None) -> Moment:
+        told = 0
         while self.queue:
             _, kind, number, moment = heappop(self.queue)
             (self._send if kind == _SEND else self._receive)(number, moment)
+            # Half of a message is its send: all sends may come before the first receive.
+            if watch is not None and self.ends // 2 - told >= _MESSAGES_BETWEEN_LOOKS:
+                told, new = self.ends // 2, self.ends // 2 - told
+                watch(new)
+        if watch is not None:
+            watch(self.ends // 2 - told)
         left = len(self.messages) - len(self.received)
         if left:
             first = next(m for number, m in enumerate(self.messages) if number not in self.received)
@@ -114,6 +124,7 @@ class _Play:
         if self.model.is_rendezvous(message.bytes):
             complete = arrival
         self.last = max(self.last, complete)
+        self.ends += 1
         self.discipline.arrived(number, arrival)
         self.discipline.sent(number, complete)
 
@@ -130,6 +141,7 @@ class _Play:
         ports[dst] = later(moment, level, self.model.gap, seconds)
         self.record.receive(message, moment[0], end[0], end[0], done[0])
         self.last = max(self.last, done)
+        self.ends += 1
         self.received.add(number)
         self.discipline.done(number, done)
 
@@ -272,12 +284,14 @@ def _write(message: Posting, number: int, writers: dict[tuple[int, int], list[in
             writers.setdefault((message.dst, chunk), []).append(number)
 
 
-def loggp(job: Job, model: LogGP, *, record: bool = False) -> tuple[Parts, float, IntArray, Timeline | None]:
+def loggp(
+    job: Job, model: LogGP, *, record: bool = False, watch: Watch | None = None
+) -> tuple[Parts, float, IntArray, Timeline | None]:
     """Play a job. Returns the parts, the seconds, the bytes sent [level, device], and the timeline if ``record``.
 
     Raises:
         ScheduleError: messages are left that can never be received.
     """
     play = _Play(job, model, record)
-    last = play.run()
+    last = play.run(watch)
     return parts_of(job, last), last[0], play.record.sent, play.record.timeline

@@ -25,6 +25,7 @@ from simcollectives.engines.variants.postings import (
     rounds_of_postings,
     start_moment,
 )
+from simcollectives.engines.watch import Watch
 from simcollectives.schedule.types import IntArray
 
 
@@ -78,7 +79,9 @@ class _Ports:
                 ready[chunk] = done if there is None else max(there, done)
 
 
-def one_port(job: Job, *, record: bool = False) -> tuple[Parts, float, IntArray, Timeline | None]:
+def one_port(
+    job: Job, *, record: bool = False, watch: Watch | None = None
+) -> tuple[Parts, float, IntArray, Timeline | None]:
     """Play a job. Returns the parts, the seconds, the bytes sent [level, device], and the timeline if ``record``."""
     ports = _Ports(job, record)
     for postings in rounds_of_postings(job):
@@ -86,4 +89,6 @@ def one_port(job: Job, *, record: bool = False) -> tuple[Parts, float, IntArray,
         done = [ports.transfer(posting) for posting in postings]
         for posting, moment in zip(postings, done, strict=True):
             ports.arrive(posting, moment)
+        if watch is not None:
+            watch(len(postings))
     return parts_of(job, ports.last), ports.last[0], ports.record.sent, ports.record.timeline

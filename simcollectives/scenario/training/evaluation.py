@@ -18,13 +18,12 @@ from simcollectives.scenario.training.build import (
 from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
 from simcollectives.scenario.training.types import TrainingScenario, TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
-from simcollectives.training.flops import model_flops, utilisation
+from simcollectives.training.flops import convention, model_flops, utilisation
 from simcollectives.training.passes import ACTIVATIONS, GRADIENTS, MODEL_STATES, OPTIMIZER, PARAMETERS
 from simcollectives.training.prepare import peak_flops
 from simcollectives.training.pricing import Pricer
 from simcollectives.training.step import Step, simulate_step
 from simcollectives.training.strategies.table import find_strategy, label_of
-from simcollectives.units import format_bytes
 
 TRAINING_ROW_KEYS = (
     "strategy",
@@ -156,13 +155,10 @@ class TrainingEvaluator:
         capacity = cluster.device.memory_bytes
         fits = None if capacity is None else step.peak_bytes <= capacity
         label = label_of(find_strategy(entry.name), step.options)
-        if fits is False and capacity is not None:
-            peak_text, over = format_bytes(step.peak_bytes), format_bytes(step.peak_bytes - capacity)
-            what = f"{peak_text} at the peak, {over} more than the device's {format_bytes(capacity)}"
-            where = f" at {point_text(point)}" if point else ""
-            self.warnings[f"{label}{where} does not fit: {what}"] = None
         used = dict.fromkeys(f"{one.kind} {one.algorithm} ({one.engine})" for one in step.collectives)
         self.reasons.update(dict.fromkeys(f"priced: {text}" for text in used))
+        if peak:
+            self.reasons[convention(workload)] = None
         return {
             "strategy": step.strategy,
             "options": dict(step.options),

@@ -1,16 +1,8 @@
-"""What a point of a training scenario is made of, and what an expectation may be about."""
+"""What an expectation about a training step may be about; its keys are `scenario.keys.TRAINING_KEYS`."""
 
 from collections.abc import Mapping
 
-from simcollectives.scenario.keys import ANY_BYTES, ANY_SECONDS, NUMBER, RATIO, SIZE, Kind
-
-TRAINING_KEYS: Mapping[str, Kind] = {
-    "micro_batch": SIZE,
-    "sequence": SIZE,
-    "accumulation": SIZE,
-    "mfu": RATIO,
-}
-"""Keys of a point beside those of the cluster and the options of strategies, as in ``ddp.bucket_cap``."""
+from simcollectives.scenario.keys import ANY_BYTES, ANY_SECONDS, NUMBER, RATIO, TRAINING_KEYS, Kind
 
 TRAINING_METRICS: Mapping[str, Kind] = {
     **dict.fromkeys(("step_seconds", "compute_seconds", "communication_seconds", "exposed_seconds"), ANY_SECONDS),
@@ -27,3 +19,5 @@ TRAINING_METRICS: Mapping[str, Kind] = {
 ``parameter_bytes`` and the like are the most that an item takes at any time; ``model_state_bytes`` is the sum of
 parameters, gradients and optimizer states.
 """
+
+__all__ = ["TRAINING_KEYS", "TRAINING_METRICS"]

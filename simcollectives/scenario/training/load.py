@@ -6,7 +6,7 @@ from typing import Any
 
 from simcollectives.algorithms import find_algorithm, resolve_options
 from simcollectives.engines import DTYPES
-from simcollectives.errors import InputError
+from simcollectives.errors import InputError, Problem
 from simcollectives.interop.huggingface import read_model
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.scenario.context import Context, unknown_key
@@ -14,6 +14,7 @@ from simcollectives.scenario.places import Path, place_text
 from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.training.naming import written_options
 from simcollectives.scenario.training.schema import (
+    MAX_PARAMETERS,
     ConfigModel,
     OptimizerModel,
     TensorModel,
@@ -23,6 +24,7 @@ from simcollectives.scenario.training.schema import (
 from simcollectives.scenario.training.types import TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry
 from simcollectives.training.catalogue import load_model
+from simcollectives.training.families import BuiltModel
 from simcollectives.training.model import Model, Parameter
 from simcollectives.training.plain import tensor_model, uniform_model
 from simcollectives.training.pricing import Choice
@@ -39,10 +41,13 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
         return None
     before = len(context.problems)
     model, notes = _model(context, parsed.model)
+    if model is not None and model.elements > MAX_PARAMETERS:
+        context.add((*PATH, "model"), f"{model.elements:.6g} parameters; a model has at most {MAX_PARAMETERS:.0e}")
+        model = None
     entries = _entries(context, parsed)
     choices = _choices(context, parsed.collectives or {})
     precision = _precision(parsed)
-    if (parsed.mfu is None) == (parsed.layer_seconds is None):
+    if ("mfu" in value or is_swept(context, "mfu")) == ("layer_seconds" in value):
         context.add(PATH, "compute takes its time from mfu, or from layer_seconds; write one of them, such as mfu: 45%")
     if parsed.mfu is not None and not 0 < parsed.mfu <= 1:
         context.add((*PATH, "mfu"), f"{parsed.mfu:.6g} is not a share of the peak; write more than 0% and at most 100%")
@@ -70,30 +75,45 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
     )
 
 
+def is_swept(context: Context, key: str) -> bool:
+    """Whether every sweep gives a key values, as far as one can tell before they are read."""
+    written = context.document.data.get("sweep")
+    sweeps = written if isinstance(written, list) else [written]
+    return all(isinstance(sweep, dict) and key in sweep for sweep in sweeps)
+
+
 def _model(context: Context, written: Any) -> tuple[Model | None, tuple[str, ...]]:
-    path = (*PATH, "model")
+    path: Path = (*PATH, "model", "config") if isinstance(written, ConfigModel) else (*PATH, "model")
     try:
         if isinstance(written, UniformModel):
-            return _uniform(written), ()
+            return uniform_model(written.parameters, written.layers, written.tensors_per_layer), ()
         if isinstance(written, TensorModel):
             return tensor_model("tensors", [Parameter(name, tuple(s)) for name, s in written.tensors.items()]), ()
         if isinstance(written, ConfigModel):
             file = FilePath(context.document.source).parent / written.config
-            built = read_model(file)
+            built = _read_config(file)
             assumed = ", ".join(f"{field} {value}" for field, value in built.assumed)
             notes = (f"{file.name} leaves out {assumed}: the defaults of transformers are taken",) if assumed else ()
             return built.model, (*built.warnings, *notes)
         return load_model(written), ()
     except InputError as error:
-        context.add_error((*path, "config") if isinstance(written, ConfigModel) else path, error)
+        for problem in error.problems:
+            context.add(path, f"{problem.place}: {problem.message}" if problem.place else problem.message)
     return None, ()
 
 
-def _uniform(written: UniformModel) -> Model:
-    parameters = written.parameters
-    if parameters != int(parameters):
-        raise InputError(f"{parameters!r} is not a number of parameters; write a whole number, such as 1.3e9")
-    return uniform_model(int(parameters), written.layers, written.tensors_per_layer)
+def _read_config(file: FilePath) -> BuiltModel:
+    """Read a config.json; its problems say which field they are about."""
+    try:
+        return read_model(file)
+    except InputError as error:
+        raise InputError([_named(problem, file.name) for problem in error.problems]) from None
+
+
+def _named(problem: Problem, file: str) -> Problem:
+    field = problem.place.removeprefix("$").removeprefix(".")
+    line = f" (line {problem.line})" if problem.line else ""
+    return Problem("", f"{field} in {file}{line}: {problem.message}" if field else f"{file}{line}: {problem.message}")
 
 
 def _entries(context: Context, parsed: TrainingModel) -> list[AlgorithmEntry]:
@@ -157,10 +177,9 @@ def _precision(parsed: TrainingModel) -> Precision:
     return Precision(parsed.dtype, parameters, parsed.gradients or parameters)
 
 
-def _optimizer(written: Any, precision: Precision) -> Optimizer:
-    model = written if isinstance(written, OptimizerModel) else OptimizerModel(name=written)
-    master = DTYPES[precision.parameters] < 4 if model.master is None else model.master
-    return Optimizer(model.name, OPTIMIZERS[model.name], master, model.gradient_copy)
+def _optimizer(written: OptimizerModel, precision: Precision) -> Optimizer:
+    master = DTYPES[precision.parameters] < 4 if written.master is None else written.master
+    return Optimizer(written.name, OPTIMIZERS[written.name], master, written.gradient_copy)
 
 
 def _layer_seconds(context: Context, parsed: TrainingModel, model: Model) -> dict[str, tuple[float, float]]:

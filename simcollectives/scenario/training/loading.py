@@ -30,12 +30,13 @@ def load_training_scenario(context: Context, data: dict[str, Any]) -> TrainingSc
     texts = {key: context.text(data, key) for key in ("title", "description")}
     cluster = load_cluster(context, data["cluster"]) if "cluster" in data else None
     training = load_training(context, data["training"])
+    sound = not any(one.place.startswith("$.training") for one in (*context.document.problems, *context.problems))
     table = TrainingKeyTable(cluster, training=training)
     sweeps = load_sweeps(context, data["sweep"], table) if "sweep" in data else ()
     namer = None
     if training is not None:
         whole = len(training.strategies) == len(data["training"].get("strategies", [0]))
-        fits = None if cluster is None or sweeps is None else TrainingFits(cluster, training)
+        fits = None if cluster is None or sweeps is None or not sound else TrainingFits(cluster, training)
         namer = TrainingNamer(context, table, sweeps or (), fits, whole, training=training)
         if fits is not None and not _check_points(context, namer, fits):
             namer = replace(namer, fits=None)

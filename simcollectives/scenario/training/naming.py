@@ -17,6 +17,8 @@ from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
 from simcollectives.training.strategies.table import find_strategy, resolve_strategy_options
 from simcollectives.units import QUANTITIES
 
+_OF_A_MICRO_BATCH = ("micro_batch", "sequence", "mfu", "recomputation")
+
 
 @dataclass(frozen=True)
 class TrainingKeyTable(KeyTable):
@@ -31,6 +33,8 @@ class TrainingKeyTable(KeyTable):
         Raises:
             InputError: the scenario has no such key; the message holds the remedy.
         """
+        if self.training is not None and self.training.layer_seconds and key in _OF_A_MICRO_BATCH:
+            raise InputError(f"layer_seconds are measured for one {key}; leave it as it is, or write mfu: instead")
         if key in TRAINING_KEYS:
             return TRAINING_KEYS[key]
         if self.training is not None and is_option(key) and owner(key) in self._strategies:
@@ -40,8 +44,13 @@ class TrainingKeyTable(KeyTable):
         return super().kind(key)
 
     @property
+    def entries(self) -> Sequence[AlgorithmEntry]:
+        """The strategies of the scenario."""
+        return self.training.strategies if self.training else ()
+
+    @property
     def _strategies(self) -> list[str]:
-        return list(dict.fromkeys(entry.name for entry in self.training.strategies)) if self.training else []
+        return list(dict.fromkeys(entry.name for entry in self.entries))
 
     @property
     def known(self) -> list[str]:
@@ -65,7 +74,11 @@ class TrainingKeyTable(KeyTable):
             except ValueError as error:
                 raise UnitError(str(error)) from None
 
-        return Kind("option", parse, shown, str(option.default), {}, whole=isinstance(option.default, int))
+        return Kind("option", parse, shown, str(option.default), {}, whole=_is_whole(option.default))
+
+
+def _is_whole(default: object) -> bool:
+    return isinstance(default, int) and not isinstance(default, bool)
 
 
 @dataclass(frozen=True)
@@ -102,16 +115,21 @@ class TrainingNamer(BaseNamer):
         """
         return written_options(name, options)
 
+    def _options(self, entry: AlgorithmEntry) -> dict[str, Any]:
+        return resolve_strategy_options(find_strategy(entry.name), entry.options)
+
     def is_written(self, key: str) -> bool:
         """Whether the scenario has a value for a key beside the swept ones, if only a default."""
         return key not in TRAINING_KEYS or getattr(self.training, key) is not None
 
     def lacks(self, path: Path, point: Point, along: str) -> bool:
-        """Whether a point has no sequence; a problem if so."""
-        if "sequence" in (*point, along) or self.training.sequence is not None:
-            return False
-        self.context.add(path, "the point has no sequence; write sequence: 4096 in it")
-        return True
+        """Whether a point has no sequence or mfu; a problem if so."""
+        for key, example in (("sequence", "4096"), ("mfu", "45%")):
+            written = getattr(self.training, key) is not None or (key == "mfu" and self.training.layer_seconds)
+            if not written and key not in (*point, along):
+                self.context.add(path, f"the point has no {key}; write {key}: {example} in it")
+                return True
+        return False
 
     def selector(
         self, path: Path, reference: Reference | None, raw: Mapping[str, Any], own: Collection[str], shared: Point
@@ -122,8 +140,7 @@ class TrainingNamer(BaseNamer):
                 labels = listing([entry.label for entry in self.entries])
                 self.context.add(path, f"nothing says which strategy is meant; write strategy: with one of {labels}")
                 return None
-            only = self.entries[0]
-            reference = Reference(only.name, only.options)
+            return self.select(path, (self.entries[0], {}), raw, own, shared)
         return super().selector(path, reference, raw, own, shared)
 
 

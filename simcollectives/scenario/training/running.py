@@ -1,12 +1,13 @@
 """Running a training scenario: rows for every point and strategy, then its checks, and the steps to draw."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import is_free, restricted
 from simcollectives.scenario.expectations import check_expectation
-from simcollectives.scenario.keys import is_option
+from simcollectives.scenario.keys import is_option, point_text
 from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.results import Check, PlayedStep, Row, ScenarioResult, SweepAdvice
 from simcollectives.scenario.training.evaluation import TRAINING_ROW_KEYS, TrainingEvaluator
@@ -14,6 +15,7 @@ from simcollectives.scenario.training.types import TrainingScenario
 from simcollectives.scenario.types import AlgorithmEntry
 from simcollectives.training.advice import advise
 from simcollectives.training.timeline import StepTimeline
+from simcollectives.units import format_bytes
 
 MAX_DRAWN = 4
 """So many rows are drawn, stream by stream, where no timeline is asked for."""
@@ -73,7 +75,7 @@ def run_training(scenario: TrainingScenario, progress: Any = None) -> ScenarioRe
         scenario=scenario,
         rows=tuple(collected.rows),
         checks=tuple(collected.checks),
-        warnings=(*scenario.training.notes, *evaluator.warnings),
+        warnings=(*scenario.training.notes, *evaluator.warnings, *_too_large(collected.rows)),
         notes=tuple(evaluator.reasons),
         interrupted=interrupted,
         problems=tuple(dict.fromkeys(collected.problems)),
@@ -81,6 +83,22 @@ def run_training(scenario: TrainingScenario, progress: Any = None) -> ScenarioRe
         drawn=tuple(collected.drawn),
         advice=tuple(collected.advice),
     )
+
+
+def _too_large(rows: Sequence[Row]) -> list[str]:
+    """Say which steps do not fit, in one line where there are several."""
+    over = [row for row in rows if row["fits"] is False]
+    if not over:
+        return []
+    most = max(over, key=lambda row: row["peak_bytes"] - row["device_memory_bytes"])
+    point = {key: value for key, value in most["point"].items() if not is_option(key)}  # which the label has
+    where = f" at {point_text(point)}" if point else ""
+    peak, capacity = most["peak_bytes"], most["device_memory_bytes"]
+    more = f"{format_bytes(peak - capacity)} more than the device's {format_bytes(capacity)}"
+    what = f"{format_bytes(peak)} at the peak, {more}"
+    if len(over) == 1:
+        return [f"{most['label']}{where} does not fit: {what}"]
+    return [f"{len(over)} of {len(rows)} steps do not fit; {most['label']}{where} has the most: {what}"]
 
 
 def _collect(evaluator: TrainingEvaluator, collected: _Collected, progress: Any) -> None:
@@ -112,9 +130,10 @@ def _collect(evaluator: TrainingEvaluator, collected: _Collected, progress: Any)
 
 def _advice(scenario: TrainingScenario, collected: _Collected) -> list[SweepAdvice]:
     """Return what the sweep of one option of a strategy says, if that is what was swept."""
-    if collected.spans > MAX_KEPT_SPANS or len(scenario.sweeps) != 1 or len(scenario.sweeps[0].values) != 1:
+    varied = [] if len(scenario.sweeps) != 1 else [one for one in scenario.sweeps[0].values.items() if len(one[1]) > 1]
+    if collected.spans > MAX_KEPT_SPANS or len(varied) != 1:
         return []
-    key, values = next(iter(scenario.sweeps[0].values.items()))
+    key, values = varied[0]
     found = []
     for entry in scenario.entries:
         if len(values) < MIN_ADVISED or not (is_option(key) and is_free(key, entry)):

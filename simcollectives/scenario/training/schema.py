@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
 
 from simcollectives.engines import DTYPES
+from simcollectives.errors import listing, suggestion
 from simcollectives.scenario.keys import POINT_KEYS
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema import (
@@ -19,6 +20,7 @@ from simcollectives.scenario.schema import (
 )
 from simcollectives.scenario.schema_cluster import AnyCluster
 from simcollectives.scenario.schema_values import (
+    AlgorithmReference,
     Model,
     RankFactors,
     Ratio,
@@ -47,10 +49,26 @@ StrategyReference = Annotated[
 ]
 
 
+MAX_PARAMETERS = 10**14
+
+
+def _read_parameters(value: object) -> int:
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= MAX_PARAMETERS
+    if not fits or value != int(value):  # type: ignore[call-overload]
+        rule = f"write a whole number from 1 to {MAX_PARAMETERS:.0e}, such as 1.3e9"
+        raise custom_error(f"{shown(value)} is not a number of parameters; {rule}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+Parameters = Annotated[
+    int, PlainValidator(_read_parameters), WithJsonSchema({"type": "number", "minimum": 1, "maximum": MAX_PARAMETERS})
+]
+
+
 class UniformModel(Model):
     """So many parameters in equal layers of equal tensors."""
 
-    parameters: float = Field(description="In all", examples=[1.3e9])
+    parameters: Parameters = Field(description="In all", examples=[1.3e9])
     layers: Size = Field(examples=[24])
     tensors_per_layer: Size = Field(1, examples=[16])
 
@@ -75,6 +93,18 @@ class OptimizerModel(Model):
     gradient_copy: bool = Field(False, description="A float32 copy of the gradients for the step")
 
 
+def _read_optimizer(value: object) -> OptimizerModel:
+    if isinstance(value, dict):
+        return OptimizerModel.model_validate(value)
+    if not isinstance(value, str) or value not in OPTIMIZERS:
+        raise custom_error(f"{shown(value)} is not an optimizer; {suggestion(value, list(OPTIMIZERS))}")
+    return OptimizerModel(name=value)
+
+
+_WRITTEN = Literal[tuple(OPTIMIZERS)] | OptimizerModel  # type: ignore[valid-type]
+AnyOptimizer = Annotated[OptimizerModel, PlainValidator(_read_optimizer, json_schema_input_type=_WRITTEN)]
+
+
 class PassModel(Model):
     """Measured seconds of a layer for one micro-batch."""
 
@@ -85,28 +115,29 @@ class PassModel(Model):
 def _read_model(value: object) -> Any:
     if isinstance(value, str) and value.strip():
         return value
-    forms: dict[str, type[Model]] = {
-        "parameters": UniformModel,
-        "layers": UniformModel,
-        "config": ConfigModel,
-        "tensors": TensorModel,
-    }
     if isinstance(value, dict):
-        for key, model in forms.items():
-            if key in value:
-                return model.model_validate(value)
+        named = [form for form in _FORMS if {*form.model_fields} & {*value}]
+        if len(named) > 1:
+            keys = listing([key for key in value if any(key in form.model_fields for form in named)])
+            raise custom_error(
+                f"{keys} are of different ways to write a model; keep one of parameters, config, tensors"
+            )
+        if named:
+            return named[0].model_validate(value)
     examples = "llama-3-8b, {config: config.json}, {parameters: 1.3e9, layers: 24} or {tensors: {name: [768, 768]}}"
     raise custom_error(f"{shown(value)} is not a model; write {examples}")
 
 
+_FORMS = (UniformModel, ConfigModel, TensorModel)
 AnyModel = Annotated[
     Any,
+    _FORMS,  # whose keys are suggested
     PlainValidator(_read_model),
     WithJsonSchema(
         {
             "oneOf": [
                 {"type": "string", "description": "See: simcollectives list models"},
-                *(model.model_json_schema() for model in (UniformModel, ConfigModel, TensorModel)),
+                *(model.model_json_schema() for model in _FORMS),
             ]
         }
     ),
@@ -149,7 +180,7 @@ class TrainingModel(Model):
     gradients: Literal[tuple(DTYPES)] | None = Field(  # type: ignore[valid-type]
         None, description="Dtype of gradients; that of parameters, if left out"
     )
-    optimizer: Literal[tuple(OPTIMIZERS)] | OptimizerModel = "adam"  # type: ignore[valid-type]
+    optimizer: AnyOptimizer = Field(default_factory=OptimizerModel)
     mfu: Ratio | None = Field(None, description="Share of the device's peak that kernels reach", examples=["45%"])
     layer_seconds: dict[str, PassModel] | None = Field(
         None, description='Measured, by layer, or "block" for every block; instead of mfu'
@@ -159,7 +190,7 @@ class TrainingModel(Model):
     attention_flops: AttentionFlops = Field("full", description="Every pair of tokens, or half where it is causal")
     step: Iteration = Field(None, description="first, steady (the default), or a number")
     slow: RankFactors | None = Field(None, description="Factor on the compute of ranks", examples=[{"3": "120%"}])
-    collectives: dict[str, StrategyReference] | None = Field(
+    collectives: dict[str, AlgorithmReference] | None = Field(
         None, description="Algorithm of each collective", examples=[{"all_reduce": "hierarchical"}]
     )
 

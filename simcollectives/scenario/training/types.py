@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Expectation, Scenario, Selector, Sweep
 from simcollectives.training.model import Model
 from simcollectives.training.pricing import Choice
@@ -56,4 +57,4 @@ class TrainingScenario:
         return self.training.strategies
 
 
-AnyScenario = Scenario | TrainingScenario
+AnyScenario = Scenario | TrainingScenario | NumericsScenario

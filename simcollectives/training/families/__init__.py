@@ -40,7 +40,7 @@ def build_model(
     """
     problems: list[Problem] = []
     if architecture is not None and architecture not in family.architectures:
-        remedy = suggestion(architecture, family.architectures, f"known for {family.name}")
+        remedy = suggestion(architecture, family.architectures, f"known for {family.name}", whole=True)
         problems.append(Problem(f"{place}.architectures", f"{show_value(architecture)} is not known; {remedy}"))
     reading = read_fields(family.config, config, place, whole=whole)
     problems += reading.problems

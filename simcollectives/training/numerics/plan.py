@@ -149,11 +149,15 @@ def _shard_problems(plan: NumericsPlan) -> list[Problem]:
     whole = isinstance(shards, tuple | list) and all(map(_is_whole, shards))
     if not whole or len(shards) != plan.world_size or sum(shards) != plan.samples:
         rule = f"write {plan.world_size} whole numbers, one a rank, that sum to the {plan.samples} samples"
-        return [Problem("shards", f"{show_value(shards)} does not fit; {rule}")]
+        return [Problem("shards", f"{_listed(shards)} does not fit; {rule}")]
     if min(shards) < plan.accumulation:
         rule = f"every one of {plan.accumulation} micro-batches needs a sample"
-        return [Problem("shards", f"{show_value(shards)} has a shard of {min(shards)}; {rule}")]
+        return [Problem("shards", f"{_listed(shards)} has a shard of {min(shards)}; {rule}")]
     return []
+
+
+def _listed(shards: Any) -> str:
+    return show_value(list(shards) if isinstance(shards, tuple) else shards)
 
 
 def _left_out_problems(plan: NumericsPlan) -> list[Problem]:

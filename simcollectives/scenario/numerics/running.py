@@ -1,0 +1,123 @@
+"""Running a numerics scenario: every variant is trained once, and compared with one device after each recorded step."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from simcollectives.errors import InputError, Problem
+from simcollectives.scenario.build import build_cluster
+from simcollectives.scenario.expectations import check_expectation
+from simcollectives.scenario.keys import Kind, kind_of
+from simcollectives.scenario.numerics.keys import NUMERICS_METRICS
+from simcollectives.scenario.numerics.types import NumericsScenario
+from simcollectives.scenario.results import Check, Row, ScenarioResult
+from simcollectives.scenario.types import EMPTY, AlgorithmEntry, Point, Selector
+from simcollectives.training.numerics import History, NumericsRow, compare, one_device, train
+
+NUMERICS_ROW_KEYS = ("label", "point", *(one.name for one in fields(NumericsRow)))
+"""The keys of a row, in order: ``label`` is the variant, ``point`` the recorded step; the others as `NumericsRow`."""
+
+
+@dataclass
+class NumericsEvaluator:
+    """Trains the variants of a scenario, each once; variants that differ on several devices only share one device."""
+
+    scenario: NumericsScenario
+    _rows: dict[str, tuple[NumericsRow, ...]] = field(default_factory=dict)
+    _references: dict[str, History] = field(default_factory=dict)
+
+    @property
+    def metrics(self) -> Mapping[str, Kind]:
+        """The metrics of a row, with their units."""
+        return NUMERICS_METRICS
+
+    def label(self, run: Selector) -> str:
+        """Return what a variant is called."""
+        return run.entry.label
+
+    def quantum(self, key: str) -> int | None:
+        """No key has whole multiples only."""
+        del key
+        return None
+
+    def kind(self, key: str) -> Kind | None:
+        """Return what kind of value a key of a point takes."""
+        return kind_of(key)
+
+    def lack(self, metric: str) -> str:
+        """Return what is said of a row without a metric, which none is."""
+        del metric
+        return "not defined"
+
+    def seconds(self, entry: AlgorithmEntry, point: Point) -> float:
+        """Numbers are trained, not time: no expectation asks for it."""
+        raise TypeError(f"{entry.label} has no time")
+
+    def rows(self, entry: AlgorithmEntry) -> tuple[NumericsRow, ...]:
+        """Train a variant, and compare it after each recorded step.
+
+        Raises:
+            InputError: the loss is no longer finite, or this computer is too small.
+        """
+        if entry.label not in self._rows:
+            settings = self.scenario.numerics
+            plan, record = settings.plans[entry.label], settings.record
+            try:
+                history = train(plan, record, build_cluster(self.scenario.cluster, EMPTY))
+                alone = one_device(plan)
+                if repr(alone) not in self._references:
+                    self._references[repr(alone)] = train(alone, record)
+            except (InputError, MemoryError) as error:
+                raise self._placed(error, entry) from error
+            self._rows[entry.label] = compare(history, self._references[repr(alone)])
+        return self._rows[entry.label]
+
+    def values(self, entry: AlgorithmEntry, point: Point) -> Mapping[str, Any]:
+        """Return the metrics of one row. Raises as `rows` does."""
+        row = next(row for row in self.rows(entry) if row.step == point["step"])
+        return {name: getattr(row, name) for name in NUMERICS_METRICS}
+
+    def _placed(self, error: InputError | MemoryError, entry: AlgorithmEntry) -> InputError:
+        """Return an error that says which variant it is about."""
+        too_large = "the memory of this computer is too small for it; write fewer samples, or record fewer steps"
+        messages = [one.message for one in error.problems] if isinstance(error, InputError) else [too_large]
+        problems = [Problem(entry.place, f"{entry.label}: {message}", entry.line) for message in messages]
+        return InputError(problems, self.scenario.file)
+
+
+def run_numerics_scenario(scenario: NumericsScenario, progress: Callable[[int, int], None] | None) -> ScenarioResult:
+    """Train every variant, then check. An interrupt (Ctrl-C) keeps what is finished.
+
+    Raises:
+        ScheduleError: a bug in a schedule.
+    """
+    evaluator = NumericsEvaluator(scenario)
+    rows: list[Row] = []
+    checks: list[Check] = []
+    problems: list[Problem] = []
+    interrupted = False
+    entries = scenario.numerics.entries
+    total = len(entries) + len(scenario.expectations)
+    try:
+        for number, entry in enumerate(entries, 1):
+            try:
+                found = evaluator.rows(entry)
+                rows += [{"label": entry.label, "point": {"step": row.step}, **asdict(row)} for row in found]
+            except InputError as error:
+                problems += error.problems
+            if progress is not None:
+                progress(number, total)
+        for number, expectation in enumerate(() if problems else scenario.expectations, len(entries) + 1):
+            checks.append(check_expectation(evaluator, expectation))
+            if progress is not None:
+                progress(number, total)
+    except KeyboardInterrupt:
+        interrupted = True
+    return ScenarioResult(
+        scenario=scenario,
+        rows=tuple(rows),
+        checks=tuple(checks),
+        notes=("compared with one device: the same samples in one batch, without mistakes",),
+        interrupted=interrupted,
+        problems=tuple(dict.fromkeys(problems)),
+    )
