@@ -3,8 +3,9 @@
 A bucket is reduced when its gradients and those of all buckets before it are complete; the optimizer waits for all. In
 the first iteration there is one bucket for each dtype, so nothing overlaps; after it, buckets are made anew from the
 order in which gradients became complete (with ``static_graph`` one iteration later, with ``find_unused_parameters``
-never). Under ``no_sync`` only the last micro-batch of a step is reduced. Gradients are copied into the buckets and back,
-and held twice, unless they are views of the buckets: then those made anew are copied once, those kept are divided there.
+never). Under ``no_sync`` only the last micro-batch of a step is reduced. Gradients are copied into the buckets and
+back, and held twice, unless they are views of the buckets: then those that are made anew are copied once, and those
+that outlive the step are divided in place.
 
     traffic of a rank = 2 (N - 1)/N x bytes of the gradients, whatever the buckets
 
