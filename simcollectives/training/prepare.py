@@ -19,7 +19,7 @@ from simcollectives.units import format_flops_per_second
 LayerSeconds = Mapping[str, tuple[float, float]]
 
 MOST_PLAYED = 1_000_000
-"""Modules of all micro-batches and ranks that are played in one step."""
+"""Modules of all micro-batches, and of one rank of each speed, that are played in one step."""
 
 
 def peak_flops(cluster: Cluster, dtype: str) -> float | None:
@@ -55,7 +55,7 @@ def prepare_training(
     """
     precision = precision or Precision()
     problems = [
-        *_size_problems(model, cluster.world_size if slow else 1, accumulation),
+        *_size_problems(model, len({1.0, *(slow or {}).values()}), accumulation),
         *_time_problems(model, cluster, precision.compute, mfu, layer_seconds),
         *_batch_problems(cluster, workload, accumulation, train_batch),
         *_iteration_problems(iteration),
@@ -151,7 +151,7 @@ def _size_problems(model: Model, played: int, accumulation: int) -> list[Problem
     total = accumulation * modules * played
     if total <= MOST_PLAYED:
         return []
-    ranks = f" x {played} ranks, which differ," if played > 1 else ""
+    ranks = f" x {played} ranks of other speeds" if played > 1 else ""
     rule = (
         f"{accumulation} micro-batches x {modules} modules{ranks} are {total:,} passes to play; at most {MOST_PLAYED:,}"
     )

@@ -125,13 +125,16 @@ def peak(changes: Sequence[Change]) -> Peak:
         ScheduleError: more of an item is freed than there is.
     """
     held: dict[str, int] = {}
-    best = Peak(0.0, 0, {})
-    standing = 0
-    for change in changes:
+    standing, most, until = 0, 0, 0
+    for number, change in enumerate(changes, start=1):
         held[change.item] = held.get(change.item, 0) + change.bytes
         if held[change.item] < 0:
             raise ScheduleError(f"{-held[change.item]} B more of {change.item} are freed than were allocated")
         standing += change.bytes
-        if standing > best.bytes:
-            best = Peak(change.time, standing, {item: size for item, size in held.items() if size})
-    return best
+        if standing > most:
+            most, until = standing, number
+    items: dict[str, int] = {}
+    for change in changes[:until]:
+        items[change.item] = items.get(change.item, 0) + change.bytes
+    time = changes[until - 1].time if until else 0.0
+    return Peak(time, most, {item: size for item, size in items.items() if size})

@@ -3,7 +3,9 @@
 A bucket is reduced when its gradients and those of all buckets before it are complete; the optimizer waits for all. In
 the first iteration there is one bucket for each dtype, so nothing overlaps; after it, buckets are made anew from the
 order in which gradients became complete (with ``static_graph`` one iteration later, with ``find_unused_parameters``
-never). Under ``no_sync`` only the last micro-batch of a step is reduced.
+never). Under ``no_sync`` only the last micro-batch of a step is reduced. Gradients are copied into the buckets and
+back, and held twice, unless they are views of the buckets: then those that are made anew are copied once, and those
+that outlive the step are divided in place.
 
     traffic of a rank = 2 (N - 1)/N x bytes of the gradients, whatever the buckets
 
@@ -150,8 +152,9 @@ def write_program(training: Training, options: Options) -> Program:
     # Gradients that are zeroed, not set to None, outlive a step.
     views, kept = options["gradient_as_bucket_view"], options["zero_grad"] == "zero"
     held = kept and training.iteration != 0
+    if held and not views:
+        builder.stand(GRADIENTS, training.all_gradient_bytes)
     if held:
-        builder.stand(GRADIENTS, 0 if views else training.all_gradient_bytes)
         builder.compute("gradients to zero", training.memory_seconds(training.all_gradient_bytes))
     _passes(builder, training, options, steady, held)
     optimizer_step(builder, training, frees_gradients=not (views or kept))
