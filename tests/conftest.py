@@ -8,8 +8,8 @@ import os
 from hypothesis import settings
 
 # Deadlines measure the machine, not the code; in CI the same examples run every time.
-settings.register_profile("default", deadline=None, max_examples=50)
-settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("default", deadline=None, max_examples=25)
+settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True)
 # Scripts that other tests start where torch is installed.
 TORCH_SCRIPTS = ["training/ddp_recorder.py", "peers/torch_data_parallel.py"]
 collect_ignore = [] if importlib.util.find_spec("torch") else TORCH_SCRIPTS
