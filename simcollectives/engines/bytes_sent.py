@@ -11,24 +11,27 @@ def count_bytes_sent(job: Job) -> IntArray:
     sent = np.zeros((len(job.full_cluster.levels), job.schedule.devices), dtype=np.int64)
     for channel in job.schedule.channels:
         for phase in channel:
-            _add_phase(job, phase, sent)
+            if not add_declared_bytes(job, phase, sent):
+                for step in range(phase.steps):
+                    _add_round(job, phase.round_at(step), sent)
     return sent
 
 
-def _add_phase(job: Job, phase: Phase, sent: IntArray) -> None:
+def add_declared_bytes(job: Job, phase: Phase, sent: IntArray) -> bool:
+    """Add what ranks send in a phase to ``sent`` [level, device], if what the phase declares tells it."""
     regular = phase.regular
     if regular is not None and job.layout.even and len(sent) == 1:
         chunks = sum(regular.chunks(step) for step in range(phase.steps))
         sent += regular.messages * chunks * job.layout.floor * job.itemsize
-    elif phase.rotation == 1 and phase.steps:
+    elif phase.rotation == 1:
         round_ = phase.round_at(0)
         once = np.zeros(sent.shape[1], dtype=np.int64)
         once[round_.src] = job.layout.row_elements(round_) * job.itemsize
         level = job.full_cluster.network.levels_crossed(round_.src, round_.dst)
-        sent[level, round_.src] += sum_of_turns(once, phase.steps)[round_.src]
+        sent[level, round_.src] += _sum_of_turns(once, phase.steps)[round_.src]
     else:
-        for step in range(phase.steps):
-            _add_round(job, phase.round_at(step), sent)
+        return False
+    return True
 
 
 def _add_round(job: Job, round_: Round, sent: IntArray) -> None:
@@ -37,10 +40,10 @@ def _add_round(job: Job, round_: Round, sent: IntArray) -> None:
     np.add.at(sent.reshape(-1), level * sent.shape[1] + round_.src, row_bytes)
 
 
-def sum_of_turns(values: IntArray, turns: int) -> IntArray:
+def _sum_of_turns(values: IntArray, turns: int) -> IntArray:
     """Sum of the values as they are, moved on by one place, by two, .. by ``turns`` - 1 places.
 
-    >>> sum_of_turns(np.array([5, 0, 0, 1]), 2).tolist()
+    >>> _sum_of_turns(np.array([5, 0, 0, 1]), 2).tolist()
     [6, 5, 0, 1]
     """
     n = len(values)

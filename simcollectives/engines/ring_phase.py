@@ -3,12 +3,11 @@
 import numpy as np
 
 from simcollectives.cluster.network import FloatArray
-from simcollectives.engines.bytes_sent import sum_of_turns
 from simcollectives.engines.durations import alone_seconds
 from simcollectives.engines.job import Job
 from simcollectives.engines.path import Path
 from simcollectives.engines.timed_round import TimedRound, Timer
-from simcollectives.schedule.types import IntArray, Ints, Phase, common
+from simcollectives.schedule.types import Ints, Phase, common
 
 CHECK_EVERY = 8
 """Rounds between two looks whether one round adds the same constant to every rank."""
@@ -25,7 +24,6 @@ class RingPhase:
     def __init__(self, job: Job, first: TimedRound, sent: Ints, longest: int) -> None:
         """Prepare a phase by its first round and the bytes sent in it, to play up to ``longest`` rounds at a time."""
         self._ranks = n = job.schedule.devices
-        self._sent = np.broadcast_to(sent, (n,))
         self._level = np.broadcast_to(first.ends.level, (n,))
         self._moves = not job.layout.even
         bandwidth = job.full_cluster.network.links(first.ends.src, first.ends.dst)[3]
@@ -36,7 +34,7 @@ class RingPhase:
         edge = np.arange(2 * (n + longest) + 1, dtype=np.int64) % n
         self._bytes, self._latency, self._width, self._seconds = (
             np.broadcast_to(column, (n,)).take(edge)
-            for column in (self._sent * 1.0, first.latency, bandwidth, first.seconds)
+            for column in (np.asarray(sent, dtype=np.float64), first.latency, bandwidth, first.seconds)
         )
         # By edge, as its receiver pays them.
         self._gamma = np.broadcast_to(gamma, (n,)).take(edge + 1, mode="wrap")
@@ -107,10 +105,6 @@ class RingPhase:
     def skipped(self, clock: FloatArray, rounds: int, growth: float) -> FloatArray:
         """Clocks after ``rounds`` more rounds of constant growth."""
         return (np.roll(clock, rounds) if self._moves else clock) + rounds * growth
-
-    def add_bytes(self, sent: IntArray, steps: int) -> None:
-        """Add what each rank sends in all steps to ``sent`` [level, device]."""
-        sent[self._level, np.arange(self._ranks)] += sum_of_turns(self._sent, steps)
 
     def stationary(self) -> FloatArray | None:
         """[rank]: seconds that a round adds to it if it never waits for others; None where that changes by step."""

@@ -56,40 +56,46 @@ class Timer:
 
     def __init__(self, job: Job) -> None:
         """Prepare what all rounds share."""
-        self._job, self._itemsize = job, job.itemsize
+        self._job, self._itemsize, self._chunk_bytes = job, job.itemsize, job.layout.floor * job.itemsize
         self._rank = self._every_rank = job.full_cluster.network.every_rank
         self._reduces = np.count_nonzero(common(job.full_cluster.gamma_of_rank)) > 0
-        self._draws_alpha = job.conditions.alpha is not None
+        self._even, self._random = job.layout.even, job.conditions.random
         self._last: tuple[Phase, int, TimedRound, Ints] | None = None
         self._rows: tuple[IntArray, IntArray] | None = None
         self._links: _Links | None = None
 
     def timed(self, phase: Phase, step: int, number: int) -> tuple[TimedRound, Ints]:
         """Time the messages of a step, round ``number`` of all; return their bytes, too."""
-        job, regular = self._job, phase.regular
-        repeats = regular is not None and phase.same_pairs and job.layout.even and not job.conditions.random
-        chunks = regular.chunks(step) if regular is not None else 0
+        regular = phase.regular if self._even else None
+        chunks = 0 if regular is None else regular.chunks(step)
+        repeats = regular is not None and phase.same_pairs and not self._random
         if repeats and self._last is not None and self._last[0] is phase and self._last[1] == chunks:
             return self._last[2:]
         round_ = phase.round_at(step)
         links = self._links_of(round_.src, round_.dst)
-        ends = links.ends
-        sizes, reduced = self._bytes(phase, step, round_, links)
-        where = (job, 0, number, ends.src, ends.dst)
-        latency = drawn_alpha(*where, links.alpha) + links.overhead if self._draws_alpha else links.latency
-        seconds = alone_seconds(latency, flow_bytes(*where, sizes), links.bandwidth)
-        timed = TimedRound(ends, latency, seconds, self._reduction(number, ends, reduced))
+        if regular is None:
+            sizes, reduced = self._bytes(round_, links)
+        else:
+            sizes = chunks * self._chunk_bytes
+            reduced = sizes if regular.reduces else 0
+        timed = self._priced(number, links, sizes, reduced if self._reduces else 0)
         self._last = (phase, chunks, timed, sizes) if repeats else None
         return timed, sizes
 
-    def _bytes(self, phase: Phase, step: int, round_: Round, links: _Links) -> tuple[Ints, Ints]:
+    def _priced(self, number: int, links: _Links, sizes: Ints, reduced: Ints) -> TimedRound:
+        ends, latency = links.ends, links.latency
+        flowing: Floats = float(sizes) if isinstance(sizes, int) else sizes.astype(np.float64)
+        if self._random:
+            where = (self._job, 0, number, ends.src, ends.dst)
+            latency, flowing = drawn_alpha(*where, links.alpha) + links.overhead, flow_bytes(*where, sizes)
+        seconds = alone_seconds(latency, flowing, links.bandwidth)
+        return TimedRound(ends, latency, seconds, self._reduction(number, ends, reduced))
+
+    def _bytes(self, round_: Round, links: _Links) -> tuple[Ints, Ints]:
         """Bytes of the messages, and those that their receivers reduce."""
-        layout = self._job.layout
-        if phase.regular is not None and layout.even:
-            sizes = phase.regular.chunks(step) * layout.floor * self._itemsize
-            return sizes, sizes if phase.regular.reduces else 0
-        rows: Ints = layout.common_elements(round_) * self._itemsize
-        reduced: Ints = rows * common(round_.reduce) if self._reduces else 0
+        rows: Ints = self._job.layout.common_elements(round_) * self._itemsize
+        adds = common(round_.reduce)
+        reduced: Ints = rows * adds if self._reduces and adds is not False else 0
         return self._joined(round_, links, rows), self._joined(round_, links, reduced)
 
     def _links_of(self, src: IntArray, dst: IntArray) -> _Links:
@@ -132,7 +138,7 @@ class Timer:
         return total if links.ends.all_send else total[links.ends.src]
 
     def _reduction(self, number: int, ends: Ends, reduced: Ints) -> Floats | None:
-        if not self._reduces or not np.count_nonzero(reduced):
+        if isinstance(reduced, int) and reduced == 0:
             return None
         received: Floats
         if ends.all_receive or (isinstance(reduced, int) and len(ends.dst) == len(self._rank)):
@@ -168,12 +174,14 @@ def advance(clock: FloatArray, timed: TimedRound) -> FloatArray:
 
 def add_bytes(sent: IntArray, ends: Ends, message_bytes: Ints) -> None:
     """Add what each rank sends in a round to ``sent`` [level, device]."""
-    if not isinstance(ends.level, int):
+    if not isinstance(ends.level, int) or len(ends.src) < sent.shape[1]:
         sent[ends.level, ends.src] += message_bytes
-    elif ends.all_send or (isinstance(message_bytes, int) and len(ends.src) == sent.shape[1]):
+    elif ends.all_send or isinstance(message_bytes, int):
         sent[ends.level] += message_bytes
     else:
-        sent[ends.level, ends.src] += message_bytes
+        by_rank = np.empty_like(ends.src)
+        by_rank[ends.src] = message_bytes
+        sent[ends.level] += by_rank
 
 
 def entry(values: Floats, index: int) -> float:

@@ -17,6 +17,7 @@ from math import isqrt
 import numpy as np
 
 from simcollectives.cluster.network import FloatArray
+from simcollectives.engines.bytes_sent import add_declared_bytes
 from simcollectives.engines.critical_path import ArraySegment, RingSegment, Segment, UniformSegment, critical_path
 from simcollectives.engines.durations import alone_seconds, shared_end
 from simcollectives.engines.job import Job
@@ -150,10 +151,11 @@ class _Walk:
 
     def _array_phase(self, phase: Phase) -> None:
         clock = self._clock()
+        sent = None if add_declared_bytes(self.job, phase, self.sent) else self.sent
         for first in range(0, phase.steps, self.spacing):
             count = min(self.spacing, phase.steps - first)
             segment = ArraySegment(phase, first, count, self.rounds + first, clock, self.timer)
-            segment.played, clock = segment.play(self.sent, self.watch)
+            segment.played, clock = segment.play(sent, self.watch)
             self.segments.append(segment)
             self._keep(segment)
         self.clock = clock
@@ -181,7 +183,7 @@ class _Walk:
                 self.segments.append(RingSegment(ring, step, left, clock, grows=True))
                 clock, step = ring.skipped(clock, left, growth), phase.steps
         self.clock = clock
-        ring.add_bytes(self.sent, phase.steps)
+        add_declared_bytes(self.job, phase, self.sent)
 
     def _clock(self) -> FloatArray:
         return np.full(self.devices, self.seconds) if self.clock is None else self.clock

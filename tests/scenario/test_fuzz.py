@@ -18,6 +18,7 @@ from simcollectives.errors import InputError
 from simcollectives.scenario import run_scenario
 from simcollectives.scenario.build import build_cluster
 from simcollectives.scenario.loading import load_document
+from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.planning import planned_runs
 from simcollectives.scenario.source_file import decode
 from simcollectives.scenario.training.build import settings_at
@@ -244,6 +245,8 @@ def is_small(scenario: AnyScenario) -> bool:
     """Whether running it takes no time."""
     if isinstance(scenario, TrainingScenario):
         return is_small_step(scenario)
+    if isinstance(scenario, NumericsScenario):
+        return is_small_training_run(scenario)
     runs = planned_runs(scenario)
     sizes = [build_cluster(scenario.cluster, point).world_size for _, point in runs[:50]]
     servers = [value for _, point in runs for value in point.values() if isinstance(value, int)]
@@ -263,6 +266,13 @@ def is_small_step(scenario: TrainingScenario) -> bool:
     sizes = [build_cluster(scenario.cluster, point).world_size for point in points[:20]]
     passes = max(one.accumulation for one in settings) * len(scenario.training.model.parameters)
     return len(points) <= 20 and max(sizes) <= 16 and passes <= 500
+
+
+def is_small_training_run(scenario: NumericsScenario) -> bool:
+    plans = scenario.numerics.plans.values()
+    passes = sum(plan.steps * max(plan.samples, plan.world_size * plan.accumulation) for plan in plans)
+    elements = max((sum(one.elements for one in plan.network.parameters) for plan in plans), default=0)
+    return passes <= 10_000 and elements <= 10_000
 
 
 def assert_finite(value: Any) -> None:
