@@ -29,9 +29,20 @@ def add_declared_bytes(job: Job, phase: Phase, sent: IntArray) -> bool:
         once[round_.src] = job.layout.row_elements(round_) * job.itemsize
         level = job.full_cluster.network.levels_crossed(round_.src, round_.dst)
         sent[level, round_.src] += _sum_of_turns(once, phase.steps)[round_.src]
+    elif job.layout.even and repeats(phase):
+        once = np.zeros_like(sent)
+        _add_round(job, phase.round_at(0), once)
+        sent += once * phase.steps
     else:
         return False
     return True
+
+
+def repeats(phase: Phase) -> bool:
+    """Whether all rounds have the same pairs and numbers of chunks, so that equal chunks are the same bytes."""
+    if not phase.same_pairs or phase.regular is None:
+        return False
+    return len({phase.regular.chunks(step) for step in range(phase.steps)}) <= 1
 
 
 def _add_round(job: Job, round_: Round, sent: IntArray) -> None:

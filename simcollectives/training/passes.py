@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from simcollectives.engines.job import DTYPES
 from simcollectives.training.model import Layer, Module, Parameter
@@ -10,6 +11,30 @@ from simcollectives.training.setup import LayerBytes, Training
 
 GradientReady = Callable[[Parameter], None]
 """Told a parameter when the kernels that complete its gradient have been issued."""
+
+
+def nobody(_what: object) -> None:
+    """Take no notice."""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What a strategy does around the kernels of a pass: in the backward pass, "before" comes first in time, too.
+
+    A layer's hooks are called outside those of its modules, and outside its recomputation. ``ready`` is told each
+    gradient when it is complete; ``gradient_bytes`` is the size that a gradient has while the pass computes it, None
+    for that of ``Training``.
+    """
+
+    before_layer: Callable[[Layer], None] = nobody
+    after_layer: Callable[[Layer], None] = nobody
+    before_module: Callable[[Module], None] = nobody
+    after_module: Callable[[Module], None] = nobody
+    ready: GradientReady = nobody
+    gradient_bytes: Callable[[Parameter], int] | None = None
+
+
+NO_HOOKS = Hooks()
 
 PARAMETERS, BUFFERS, GRADIENTS, OPTIMIZER = "parameters", "buffers", "gradients", "optimizer states"
 NEW_GRADIENTS, GRADIENT_COPY = "gradients to be added", "gradients in float32"
@@ -30,18 +55,22 @@ def stand_model(builder: Builder, training: Training) -> None:
         builder.stand(BUFFERS, buffers)
 
 
-def forward(builder: Builder, training: Training) -> None:
+def forward(builder: Builder, training: Training, hooks: Hooks = NO_HOOKS) -> None:
     """Issue the forward pass of one micro-batch."""
     for layer in training.model.layers:
+        hooks.before_layer(layer)
         held = training.activations.get(layer.name, LayerBytes())
         last = len(layer.modules) - 1
         for index, module in enumerate(layer.modules):
+            hooks.before_module(module)
             allocates = _activations(held) if index == 0 else []
             frees: list[Item] = [(WORKING, held.working)] if index == last and held.working else []
             builder.compute(module.name, training.seconds[module.name].forward, allocates=allocates, frees=frees)
+            hooks.after_module(module)
+        hooks.after_layer(layer)
 
 
-def backward(builder: Builder, training: Training, ready: GradientReady, *, first: bool = True) -> None:
+def backward(builder: Builder, training: Training, hooks: Hooks = NO_HOOKS, *, first: bool = True) -> None:
     """Issue the backward pass of one micro-batch, last layer first.
 
     A gradient is told once, when the last module that uses its parameter is done. ``first``: no gradients are held yet;
@@ -50,12 +79,15 @@ def backward(builder: Builder, training: Training, ready: GradientReady, *, firs
     """
     uses = _uses(training)
     left = dict(uses)
+    size_of = hooks.gradient_bytes or training.gradient_bytes
     for layer in reversed(training.model.layers):
+        hooks.before_layer(layer)
         held = training.activations.get(layer.name, LayerBytes())
         _recompute(builder, training, layer, held)
         for index in reversed(range(len(layer.modules))):
             module = layer.modules[index]
-            allocates, frees, added = _new_gradients(training, module, uses, left, first)
+            hooks.before_module(module)
+            allocates, frees, added = _new_gradients(size_of, module, uses, left, first)
             if index == 0:
                 frees += _activations(held)
             seconds = training.seconds[module.name].backward + training.memory_seconds(3 * added)
@@ -63,11 +95,9 @@ def backward(builder: Builder, training: Training, ready: GradientReady, *, firs
             for parameter in module.gradients:
                 left[parameter.name] -= 1
                 if left[parameter.name] == 0:
-                    ready(parameter)
-
-
-def nobody(_parameter: Parameter) -> None:
-    """Take no notice of complete gradients: they only add up."""
+                    hooks.ready(parameter)
+            hooks.after_module(module)
+        hooks.after_layer(layer)
 
 
 def _uses(training: Training) -> Counter[str]:
@@ -85,12 +115,12 @@ def _recompute(builder: Builder, training: Training, layer: Layer, held: LayerBy
 
 
 def _new_gradients(
-    training: Training, module: Module, uses: Counter[str], left: dict[str, int], first: bool
+    size_of: Callable[[Parameter], int], module: Module, uses: Counter[str], left: dict[str, int], first: bool
 ) -> tuple[list[Item], list[Item], int]:
     """What a module's backward allocates and frees, and the bytes of gradients that it adds to others."""
     kept = new = added = 0
     for parameter in module.parameters:
-        size = training.gradient_bytes(parameter)
+        size = size_of(parameter)
         part = left[parameter.name] < uses[parameter.name]
         whole = left[parameter.name] == 1 and not first
         if part or not first:

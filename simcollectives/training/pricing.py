@@ -9,18 +9,21 @@ import numpy.typing as npt
 
 from simcollectives.algorithms import ALGORITHMS
 from simcollectives.cluster import Cluster
-from simcollectives.engines.bytes_sent import count_bytes_sent
+from simcollectives.engines.bytes_sent import count_bytes_sent, repeats
 from simcollectives.engines.closed_form import closed_form_parts
 from simcollectives.engines.job import Job, make_job
 from simcollectives.engines.simulate import simulate_job
-from simcollectives.errors import InputError, Problem
 from simcollectives.schedule.types import Phase
+from simcollectives.training.groups import all_together, members_of, seen_alone, undisturbed
 from simcollectives.training.program import Call
 
 Choice = tuple[str, Mapping[str, Any]]
 """An algorithm's name and its options."""
 
 WORLD = "world"
+
+MOST_PLAYED_MESSAGES = 20_000
+"""A collective of more messages is priced with equal chunks, where those have a closed form."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +61,16 @@ FREE = Price(0.0, 0.0, "none", "none", 0, {})
 
 
 def default_choices(cluster: Cluster) -> dict[str, Choice]:
-    """The algorithm of each collective where none is named: in two steps where nodes have several devices, else a ring.
+    """The algorithm of each collective where none is named.
 
-    Broadcast and reduce go by binomial trees, all-to-all pairwise.
+    Where nodes have several devices, an all-reduce goes in two steps, all-gather and reduce-scatter by rings over all
+    network ports; elsewhere all three by a ring. Broadcast and reduce go by binomial trees, all-to-all pairwise.
     """
     two = cluster.nodes > 1 and cluster.gpus_per_node > 1
     known = {(algorithm.collective, algorithm.name) for algorithm in ALGORITHMS}
     chosen: dict[str, Choice] = {}
     for collective in dict.fromkeys(algorithm.collective for algorithm in ALGORITHMS):
-        names = (["hierarchical"] if two else []) + ["ring", "tree", "pairwise"]
+        names = (["hierarchical", "rotated_rings"] if two else []) + ["ring", "tree", "pairwise"]
         chosen[collective] = next(name for name in names if (collective, name) in known), {}
     return chosen
 
@@ -96,7 +100,7 @@ def _moved(job: Job, phase: Phase) -> npt.NDArray[np.float64]:
         chunks = sum(phase.regular.chunks(step) for step in range(phase.steps))
         return np.full(network.count, float(phase.regular.messages * chunks))
     rounds, times = range(phase.steps), 1
-    if phase.rotation is not None and phase.steps and np.ptp(phase.round_at(0).count) == 0:
+    if phase.steps and (repeats(phase) or (phase.rotation is not None and np.ptp(phase.round_at(0).count) == 0)):
         rounds, times = range(1), phase.steps
     moved = np.zeros(network.count + 1)
     for step in rounds:
@@ -117,38 +121,59 @@ class Pricer:
     cluster: Cluster
     choices: Mapping[str, Choice] = field(default_factory=dict)
     _prices: dict[Call, Price] = field(default_factory=dict)
-    _traffic: dict[str, Traffic] = field(default_factory=dict)
+    _traffic: dict[tuple[str, int, int], Traffic] = field(default_factory=dict)
 
     def __call__(self, call: Call) -> Price:
         """Return the price of a call.
 
         Raises:
-            InputError: its algorithm does not run on the cluster, or a group is not known.
+            InputError: its algorithm does not run on the cluster, or ranks do not divide into its groups.
         """
         if call not in self._prices:
             self._prices[call] = self._price(call)
         return self._prices[call]
 
     def _price(self, call: Call) -> Price:
-        if call.group != WORLD:
-            raise InputError([Problem("group", f"{call.group!r} is not a group; the one known is {WORLD}")])
-        name, options = {**default_choices(self.cluster), **self.choices}[call.kind]
-        job = make_job(call.kind, name, self.cluster, call.bytes, options, call.dtype)
-        if self.cluster.world_size == 1 or call.elements == 0:
+        members_of(self.cluster.world_size, call)
+        cluster = seen_alone(self.cluster, call)
+        name, options = {**default_choices(cluster), **self.choices}[call.kind]
+        job = make_job(call.kind, name, cluster, call.bytes, options, call.dtype)
+        if call.group_size == 1 or call.elements == 0:
             return FREE
-        parts = closed_form_parts(job)
-        if parts is not None:
-            seconds, latency, engine = parts.seconds, sum(parts.latency), "closed_form"
-        else:
-            run = simulate_job(job)
-            seconds, latency, engine = run.seconds, run.latency_seconds, run.engine
-        traffic = self._traffic_of(call.kind, job)
-        even = job.layout.floor * job.itemsize
-        sent = traffic.sent_bytes * even if job.layout.even else most_sent(job)
-        largest = even if job.layout.even else even + job.itemsize
-        return Price(seconds, latency, job.label, engine, sent, traffic.use(largest, seconds))
+        together = job if undisturbed(self.cluster, call) else all_together(job, self.cluster, call)
+        seconds, latency, engine = _timed(job, together)
+        traffic = self._traffic_of(call, together)
+        chunk = job.layout.floor * job.itemsize + (0 if job.layout.even else job.itemsize)
+        sent = traffic.sent_bytes * chunk if job.layout.even else _most_sent_unevenly(together, traffic)
+        return Price(seconds, latency, job.label, engine, sent, traffic.use(chunk, seconds))
 
-    def _traffic_of(self, kind: str, job: Job) -> Traffic:
-        if kind not in self._traffic:
-            self._traffic[kind] = traffic_of(job)
-        return self._traffic[kind]
+    def _traffic_of(self, call: Call, job: Job) -> Traffic:
+        key = call.kind, call.group_size, call.stride
+        if key not in self._traffic:
+            self._traffic[key] = traffic_of(job)
+        return self._traffic[key]
+
+
+def _timed(job: Job, together: Job) -> tuple[float, float, str]:
+    """Seconds of a collective, those of its latency, and the engine that knew."""
+    exact, engine = (closed_form_parts(job) if job is together else None), "closed_form"
+    if exact is None and _is_long(together) and not job.layout.even:
+        # Chunks that differ by one element make no difference worth the wait: all are taken as large as the largest.
+        size = job.layout.period or job.layout.chunks
+        even = replace(job, layout=replace(job.layout, elements=-(-job.layout.elements // size) * size))
+        exact, engine = (closed_form_parts(even) if job is together else None), "closed_form of equal chunks"
+    if exact is not None:
+        return exact.seconds, sum(exact.latency), engine
+    run = simulate_job(together)
+    return run.seconds, run.latency_seconds, run.engine
+
+
+def _is_long(job: Job) -> bool:
+    return job.messages_at_most > MOST_PLAYED_MESSAGES
+
+
+def _most_sent_unevenly(job: Job, traffic: Traffic) -> int:
+    """Bytes of the rank that sends most, counted; in long jobs its share of the chunks, to an element."""
+    if not _is_long(job) or all(phase.rotation == 1 for channel in job.schedule.channels for phase in channel):
+        return most_sent(job)
+    return -(-traffic.sent_bytes * job.layout.elements // job.layout.chunks) * job.itemsize

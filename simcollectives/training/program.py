@@ -20,18 +20,27 @@ COMPUTE, HOST = "compute", "host"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A collective as a framework issues it; ``elements`` are those of the larger buffer, padding included."""
+    """A collective as a framework issues it; ``elements`` are those of the larger buffer, padding included.
+
+    All groups of the name ``group`` run it at once. Each has ``group_size`` ranks, ``stride`` apart: 0 to 7, 8 to 15
+    and so on, or with a stride of 8 the ranks 0, 8, 16 ..; 1, 9, 17 ..
+    """
 
     kind: str
     group: str
     group_size: int
     elements: int
     dtype: str
+    stride: int = 1
 
     @property
     def bytes(self) -> int:
         """Bytes of the larger buffer."""
         return self.elements * DTYPES[self.dtype]
+
+    def siblings(self, rank: int) -> tuple[int, int]:
+        """Which of the groups a rank is in."""
+        return rank // (self.stride * self.group_size), rank % self.stride
 
 
 @dataclass(frozen=True, slots=True)

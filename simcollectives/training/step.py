@@ -136,7 +136,12 @@ def _play(program: Program, training: Training, pricer: Pricer) -> StepTimeline:
 
 
 def _programs(program: Program, training: Training) -> dict[int, Program]:
-    """One program for rank 0, and for one rank of every other speed: those of one speed are alike."""
+    """One program for rank 0, and for one rank of every other speed: those of one speed are alike.
+
+    Where some are slower and collectives have groups, every rank is played: it matters who is in a group with whom.
+    """
+    if training.slow and any(call.group_size < training.world_size for call in program.calls):
+        return {rank: _slower(program, training.slow.get(rank, 1.0)) for rank in range(training.world_size)}
     others = {training.slow.get(0, 1.0): 0}
     for rank, factor in sorted(training.slow.items()):
         others.setdefault(factor, rank)

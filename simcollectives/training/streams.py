@@ -27,6 +27,10 @@ class _Meeting:
     begins: float = 0.0
 
 
+_Key = tuple[str, tuple[int, int], int]
+"""Name of the groups, which of them, and the number of the collective in it."""
+
+
 class _Play:
     def __init__(
         self, programs: Mapping[int, Program], price: Callable[[Call], Price], starts: Mapping[int, float]
@@ -34,7 +38,8 @@ class _Play:
         self.env = simpy.Environment()
         self.links = SharedLinks(self.env)
         self.programs, self.price, self.starts = programs, price, starts
-        self.meetings: dict[tuple[str, int], _Meeting] = {}
+        self.meetings: dict[_Key, _Meeting] = {}
+        self.members: dict[tuple[str, tuple[int, int]], int] = {}
         self.waits: dict[int, list[int]] = {}
         self.then: dict[int, list[list[int]]] = {}
         self.number: dict[int, dict[int, int]] = {}
@@ -127,17 +132,24 @@ class _Play:
         self._end(rank, place, self.start[rank][place], None)
 
     def _come(self, rank: int, place: int, call: Call) -> None:
-        key = call.group, self.number[rank][place]
+        key = call.group, call.siblings(rank), self.number[rank][place]
         meeting = self.meetings.setdefault(key, _Meeting(call))
         if meeting.call != call:
             raise ScheduleError(f"ranks meet in {call.group} for different collectives: {meeting.call} and {call}")
         meeting.came.append((rank, place))
-        if len(meeting.came) == len(self.programs):
+        if len(meeting.came) == self._members(key, call):
             meeting.begins = self.env.now
             price = self.price(call)
             self.links.start(price.seconds, price.use, lambda: self._part(key, meeting, price))
 
-    def _part(self, key: tuple[str, int], meeting: _Meeting, price: Price) -> None:
+    def _members(self, key: _Key, call: Call) -> int:
+        """How many of the ranks that are played are in a group."""
+        group = key[:2]
+        if group not in self.members:
+            self.members[group] = sum(call.siblings(rank) == key[1] for rank in self.programs)
+        return self.members[group]
+
+    def _part(self, key: _Key, meeting: _Meeting, price: Price) -> None:
         del self.meetings[key]
         for rank, place in meeting.came:
             self._end(rank, place, meeting.begins, price)

@@ -55,7 +55,7 @@ def test_two_levels_by_default() -> None:
     ("cluster", "expected"),
     [
         (FLAT, {"all_reduce": "ring", "broadcast": "tree", "reduce": "tree", "all_to_all": "pairwise"}),
-        (NODES, {"all_reduce": "hierarchical", "all_gather": "ring", "broadcast": "tree"}),
+        (NODES, {"all_reduce": "hierarchical", "all_gather": "rotated_rings", "broadcast": "tree"}),
         (Cluster.two_level(4, 1, INTRA, INTER), {"all_reduce": "ring", "reduce_scatter": "ring"}),
         (Cluster.two_level(1, 8, INTRA, INTER), {"all_reduce": "ring", "all_gather": "ring"}),
     ],
@@ -181,7 +181,7 @@ def test_latency_without_bytes_is_paid() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(InputError, match="'shard' is not a group; the one known is world"):
-        Pricer(FLAT)(Call("all_gather", "shard", 4, 64, "float32"))
+    with pytest.raises(InputError, match="ranks cannot be divided into groups of 3"):
+        Pricer(FLAT)(Call("all_gather", "shard", 3, 96, "float32"))
     with pytest.raises(InputError, match="dedicated servers need a flat cluster"):
         Pricer(NODES, {"all_reduce": ("parameter_server", {})})(all_reduce(600, NODES))

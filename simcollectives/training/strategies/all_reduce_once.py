@@ -8,7 +8,6 @@ from simcollectives.training.passes import (
     backward,
     elements_by_dtype,
     forward,
-    nobody,
     optimizer_step,
     stand_replicated,
 )
@@ -25,7 +24,7 @@ def compute_gradients(builder: Builder, training: Training) -> None:
         builder.phase = "forward"
         forward(builder, training)
         builder.phase = "backward"
-        backward(builder, training, nobody, first=micro_batch == 0)
+        backward(builder, training, first=micro_batch == 0)
 
 
 def reduce_gradients(builder: Builder, training: Training, name: str) -> list[int]:

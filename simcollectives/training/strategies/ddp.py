@@ -30,9 +30,10 @@ from simcollectives.training.buckets import (
 from simcollectives.training.model import Parameter
 from simcollectives.training.passes import (
     GRADIENTS,
+    NO_HOOKS,
+    Hooks,
     backward,
     forward,
-    nobody,
     optimizer_step,
     ready_order,
     stand_replicated,
@@ -181,7 +182,8 @@ def _passes(builder: Builder, training: Training, options: Options, steady: list
         builder.phase = "backward"
         synchronised = not options["no_sync"] or micro_batch == training.accumulation - 1
         reducer = _Reducer(builder, training, options, buckets, apart, options["static_graph"] and reduced == 0)
-        backward(builder, training, reducer.ready if synchronised else nobody, first=not held and micro_batch == 0)
+        hooks = Hooks(ready=reducer.ready) if synchronised else NO_HOOKS
+        backward(builder, training, hooks, first=not held and micro_batch == 0)
         if synchronised:
             reducer.finish()
             apart = apart and not views
