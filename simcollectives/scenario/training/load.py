@@ -51,6 +51,9 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
         context.add(PATH, "compute takes its time from mfu, or from layer_seconds; write one of them, such as mfu: 45%")
     if parsed.mfu is not None and not 0 < parsed.mfu <= 1:
         context.add((*PATH, "mfu"), f"{parsed.mfu:.6g} is not a share of the peak; write more than 0% and at most 100%")
+    if "seed" in value and parsed.jitter is None:
+        remedy = "write jitter: {lognormal: 1%}, or leave seed out"
+        context.add((*PATH, "seed"), f"nothing is random, so that every seed gives the same step; {remedy}")
     layers = {} if model is None else _layer_seconds(context, parsed, model)
     if model is None or not entries or len(context.problems) > before:
         return None
@@ -70,6 +73,8 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
         attention_flops=parsed.attention_flops,
         iteration=parsed.step,
         slow=parsed.slow or {},
+        jitter=parsed.jitter,
+        seed=parsed.seed,
         choices=choices,
         notes=notes,
     )

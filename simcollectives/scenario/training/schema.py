@@ -21,11 +21,13 @@ from simcollectives.scenario.schema import (
 from simcollectives.scenario.schema_cluster import AnyCluster
 from simcollectives.scenario.schema_values import (
     AlgorithmReference,
+    JitterReference,
     Model,
     RankFactors,
     Ratio,
     Reference,
     Seconds,
+    Seed,
     Size,
     custom_error,
     reference_reader,
@@ -190,6 +192,8 @@ class TrainingModel(Model):
     attention_flops: AttentionFlops = Field("full", description="Every pair of tokens, or half where it is causal")
     step: Iteration = Field(None, description="first, steady (the default), or a number")
     slow: RankFactors | None = Field(None, description="Factor on the compute of ranks", examples=[{"3": "120%"}])
+    jitter: JitterReference | None = Field(None, description="On the time of each kernel of each rank")
+    seed: Seed = Field(0, description="Of the jitter")
     collectives: dict[str, AlgorithmReference] | None = Field(
         None, description="Algorithm of each collective", examples=[{"all_reduce": "hierarchical"}]
     )
