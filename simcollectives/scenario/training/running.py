@@ -1,8 +1,7 @@
 """Running a training scenario: rows for every point and strategy, then its checks, and the steps to draw."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import is_free, planned_runs
@@ -44,7 +43,7 @@ class _Collected:
         self.steps.append(played)
 
 
-def run_training(scenario: TrainingScenario, progress: Any = None) -> ScenarioResult:
+def run_training(scenario: TrainingScenario, progress: Callable[[int, int], None] | None = None) -> ScenarioResult:
     """Run everything that a training scenario asks for. An interrupt (Ctrl-C) keeps what is finished.
 
     Raises:
@@ -89,7 +88,7 @@ def _too_large(rows: Sequence[Row]) -> list[str]:
     return [f"{len(over)} of {len(rows)} steps do not fit; {most['label']}{where} has the most: {what}"]
 
 
-def _collect(evaluator: TrainingEvaluator, collected: _Collected, progress: Any) -> None:
+def _collect(evaluator: TrainingEvaluator, collected: _Collected, progress: Callable[[int, int], None] | None) -> None:
     scenario = evaluator.scenario
     runs = planned_runs(scenario.sweeps, scenario.entries)
     total = len(runs) + len(scenario.expectations)
