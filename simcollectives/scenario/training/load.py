@@ -10,6 +10,7 @@ from simcollectives.errors import InputError, Problem
 from simcollectives.interop.huggingface import read_model
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.scenario.context import Context, unknown_key
+from simcollectives.scenario.load_collective import listed_once
 from simcollectives.scenario.places import Path, place_text
 from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.training.naming import written_options
@@ -126,22 +127,12 @@ def _entries(context: Context, parsed: TrainingModel) -> list[AlgorithmEntry]:
         what = "strategy and strategies cannot stand together" if parsed.strategy else "no strategy is named"
         context.add(PATH, f"{what}; write strategy: ddp, or strategies: [ddp, all_reduce_once]")
         return []
-    written = {(*PATH, "strategy"): parsed.strategy} if parsed.strategy is not None else {}
-    paths: dict[Path, Reference | None] = dict(written)
+    paths: dict[Path, Reference] = {}
+    if parsed.strategy is not None:
+        paths[(*PATH, "strategy")] = parsed.strategy
     for index, one in enumerate(parsed.strategies or ()):
         paths[(*PATH, "strategies", index)] = one
-    entries: list[AlgorithmEntry] = []
-    seen: dict[str, Path] = {}
-    for path, reference in paths.items():
-        entry = None if reference is None else _entry(context, path, reference)
-        if entry is None:
-            continue
-        if entry.label in seen:
-            context.add(path, f"{entry.label} is listed twice, first at [{seen[entry.label][-1]}]; keep one")
-            continue
-        seen[entry.label] = path
-        entries.append(entry)
-    return entries
+    return listed_once(context, paths, lambda path, reference: _entry(context, path, reference))
 
 
 def _entry(context: Context, path: Path, reference: Reference) -> AlgorithmEntry | None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
+from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from simcollectives.engines import DTYPES
 from simcollectives.errors import listing, suggestion
@@ -14,7 +14,7 @@ from simcollectives.scenario.schema import (
     OrderModel,
     PointModel,
     RatioModel,
-    bound_fields,
+    metric_models,
     point_properties,
     sweep_schema,
 )
@@ -239,20 +239,11 @@ class StepExpectation(ExpectationModel):
     model_config = _POINTS
 
 
-def _metric_models() -> dict[str, type[ExpectationModel]]:
-    models: dict[str, type[ExpectationModel]] = {}
-    for name, kind in TRAINING_METRICS.items():
-        fields: dict[str, Any] = {name: (StepSelector, ...), **bound_fields(kind)}
-        about = f"{name} of one step is within a bound."
-        models[name] = create_model(f"Expect_step_{name}", __base__=StepExpectation, __doc__=about, **fields)
-    return models
-
-
 STEP_MODELS: dict[str, type[ExpectationModel]] = {
     "crossover": StepCrossover,
     "ratio": StepRatio,
     "order": StepOrder,
-    **_metric_models(),
+    **metric_models(TRAINING_METRICS, StepSelector, StepExpectation, "Expect_step", "one step"),
 }
 
 
