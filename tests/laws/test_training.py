@@ -78,7 +78,7 @@ def check_order(timeline: StepTimeline, begin: Mapping[int, float]) -> None:
     A collective begins when its last rank has come.
     """
     ranks = sorted({span.rank for span in timeline.spans})
-    came: dict[tuple[str, int], list[Span]] = defaultdict(list)
+    came: dict[tuple[str, tuple[int, int], int], list[Span]] = defaultdict(list)
     for rank in ranks:
         spans = by_place(timeline, rank)
         last: dict[tuple[str, str], float] = {}
@@ -88,7 +88,8 @@ def check_order(timeline: StepTimeline, begin: Mapping[int, float]) -> None:
             resources = [("stream", operation.stream), ("stream", HOST)]
             if operation.call is not None:
                 resources.append(("group", operation.call.group))
-                came[operation.call.group, issued[operation.call.group]].append(span)
+                number = issued[operation.call.group]
+                came[operation.call.group, operation.call.siblings(rank), number].append(span)
                 issued[operation.call.group] += 1
             waits = [last[resource] for resource in resources if resource in last]
             waits += [spans[other].end for other in operation.after]
@@ -99,8 +100,10 @@ def check_order(timeline: StepTimeline, begin: Mapping[int, float]) -> None:
             last |= {("stream", operation.stream): span.end}
             if operation.call is not None:
                 last["group", operation.call.group] = span.end
-    for meeting in came.values():
-        assert len(meeting) == len(ranks)
+    for (_, group, _), meeting in came.items():
+        call = meeting[0].operation.call
+        assert call is not None
+        assert {span.rank for span in meeting} == {rank for rank in ranks if call.siblings(rank) == group}
         assert {span.begins for span in meeting} == {max(span.start for span in meeting)}
         assert len({span.end for span in meeting}) == 1
 
