@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from simcollectives.algorithms.types import Option
 from simcollectives.errors import UnitError
@@ -38,6 +38,18 @@ class Strategy:
     options: tuple[Option, ...] = ()
     warnings: Callable[[Training, Options], tuple[str, ...]] = no_warnings
     choices: Callable[[Options], Mapping[str, tuple[str, Mapping[str, Any]]]] = no_choices
+
+
+class Optioned(Protocol):
+    """Whatever has a name and options."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Its knobs."""
 
 
 def flag(name: str, default: bool, summary: str) -> Option:
