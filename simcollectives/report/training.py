@@ -15,7 +15,6 @@ from simcollectives.report.plot_training import (
     strategies_figure,
     sweep_figure,
 )
-from simcollectives.report.rows import point_text
 from simcollectives.report.table_training import Labelled, advice_blocks, collectives_blocks, memory_blocks, step_blocks
 from simcollectives.report.text import Block, caption
 from simcollectives.scenario.keys import value_text
@@ -172,6 +171,3 @@ def traces(result: ScenarioResult) -> Iterator[tuple[str, str]]:
 
     for number, one in enumerate(result.drawn):
         yield "trace" if number == 0 else f"trace_{file_stem(drawn_title(one))}", trace_text(one.step)
-
-
-__all__ = ["drawn_title", "point_text", "traces", "training_blocks", "training_figures", "training_plot"]

@@ -10,6 +10,7 @@ from simcollectives.errors import InputError, Problem
 from simcollectives.interop.huggingface import read_model
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.scenario.context import Context, unknown_key
+from simcollectives.scenario.load_collective import listed_once
 from simcollectives.scenario.places import Path, place_text
 from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.training.naming import written_options
@@ -51,6 +52,9 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
         context.add(PATH, "compute takes its time from mfu, or from layer_seconds; write one of them, such as mfu: 45%")
     if parsed.mfu is not None and not 0 < parsed.mfu <= 1:
         context.add((*PATH, "mfu"), f"{parsed.mfu:.6g} is not a share of the peak; write more than 0% and at most 100%")
+    if "seed" in value and parsed.jitter is None:
+        remedy = "write jitter: {lognormal: 1%}, or leave seed out"
+        context.add((*PATH, "seed"), f"nothing is random, so that every seed gives the same step; {remedy}")
     layers = {} if model is None else _layer_seconds(context, parsed, model)
     if model is None or not entries or len(context.problems) > before:
         return None
@@ -70,6 +74,8 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
         attention_flops=parsed.attention_flops,
         iteration=parsed.step,
         slow=parsed.slow or {},
+        jitter=parsed.jitter,
+        seed=parsed.seed,
         choices=choices,
         notes=notes,
     )
@@ -121,22 +127,12 @@ def _entries(context: Context, parsed: TrainingModel) -> list[AlgorithmEntry]:
         what = "strategy and strategies cannot stand together" if parsed.strategy else "no strategy is named"
         context.add(PATH, f"{what}; write strategy: ddp, or strategies: [ddp, all_reduce_once]")
         return []
-    written = {(*PATH, "strategy"): parsed.strategy} if parsed.strategy is not None else {}
-    paths: dict[Path, Reference | None] = dict(written)
+    paths: dict[Path, Reference] = {}
+    if parsed.strategy is not None:
+        paths[(*PATH, "strategy")] = parsed.strategy
     for index, one in enumerate(parsed.strategies or ()):
         paths[(*PATH, "strategies", index)] = one
-    entries: list[AlgorithmEntry] = []
-    seen: dict[str, Path] = {}
-    for path, reference in paths.items():
-        entry = None if reference is None else _entry(context, path, reference)
-        if entry is None:
-            continue
-        if entry.label in seen:
-            context.add(path, f"{entry.label} is listed twice, first at [{seen[entry.label][-1]}]; keep one")
-            continue
-        seen[entry.label] = path
-        entries.append(entry)
-    return entries
+    return listed_once(context, paths, lambda path, reference: _entry(context, path, reference))
 
 
 def _entry(context: Context, path: Path, reference: Reference) -> AlgorithmEntry | None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
+from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from simcollectives.engines import DTYPES
 from simcollectives.errors import listing, suggestion
@@ -14,18 +14,20 @@ from simcollectives.scenario.schema import (
     OrderModel,
     PointModel,
     RatioModel,
-    bound_fields,
+    metric_models,
     point_properties,
     sweep_schema,
 )
 from simcollectives.scenario.schema_cluster import AnyCluster
 from simcollectives.scenario.schema_values import (
     AlgorithmReference,
+    JitterReference,
     Model,
     RankFactors,
     Ratio,
     Reference,
     Seconds,
+    Seed,
     Size,
     custom_error,
     reference_reader,
@@ -190,6 +192,8 @@ class TrainingModel(Model):
     attention_flops: AttentionFlops = Field("full", description="Every pair of tokens, or half where it is causal")
     step: Iteration = Field(None, description="first, steady (the default), or a number")
     slow: RankFactors | None = Field(None, description="Factor on the compute of ranks", examples=[{"3": "120%"}])
+    jitter: JitterReference | None = Field(None, description="On the time of each kernel of each rank")
+    seed: Seed = Field(0, description="Of the jitter")
     collectives: dict[str, AlgorithmReference] | None = Field(
         None, description="Algorithm of each collective", examples=[{"all_reduce": "hierarchical"}]
     )
@@ -235,20 +239,11 @@ class StepExpectation(ExpectationModel):
     model_config = _POINTS
 
 
-def _metric_models() -> dict[str, type[ExpectationModel]]:
-    models: dict[str, type[ExpectationModel]] = {}
-    for name, kind in TRAINING_METRICS.items():
-        fields: dict[str, Any] = {name: (StepSelector, ...), **bound_fields(kind)}
-        about = f"{name} of one step is within a bound."
-        models[name] = create_model(f"Expect_step_{name}", __base__=StepExpectation, __doc__=about, **fields)
-    return models
-
-
 STEP_MODELS: dict[str, type[ExpectationModel]] = {
     "crossover": StepCrossover,
     "ratio": StepRatio,
     "order": StepOrder,
-    **_metric_models(),
+    **metric_models(TRAINING_METRICS, StepSelector, StepExpectation, "Expect_step", "one step"),
 }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from simcollectives.engines import Jitter
 from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Expectation, Scenario, Selector, Sweep
 from simcollectives.training.model import Model
@@ -34,6 +35,8 @@ class TrainingSettings:
     attention_flops: AttentionFlops = "full"
     iteration: int | None = None
     slow: Mapping[int, float] = field(default_factory=dict)
+    jitter: Jitter | None = None
+    seed: int = 0
     choices: Mapping[str, Choice] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
