@@ -318,35 +318,44 @@ def distinct(arrays: Iterator[npt.NDArray[Any]]) -> dict[int, npt.NDArray[Any]]:
     return {id(array): array for array in arrays}
 
 
-COPIES = {
-    # Of the model, in the whole world of 4: parameters, gradients, each state of the optimizer.
-    "ddp": (4, 4, 4),
-    "zero1": (4, 1, 1),
-    "zero2": (4, 1, 1),
-    "zero3": (1, 1, 1),
-    "fsdp2": (1, 1, 1),
-    "hsdp": (2, 2, 2),
-}
+HELD: list[tuple[str, int, int, int]] = [
+    # Strategy, ranks, and elements that one rank holds of the parameters and of the gradients (and of each state).
+    ("ddp", 4, PARAMETERS, PARAMETERS),
+    ("zero1", 4, PARAMETERS, PARAMETERS // 4),
+    ("zero2", 4, PARAMETERS, PARAMETERS // 4),
+    ("zero3", 4, PARAMETERS // 4, PARAMETERS // 4),
+    ("fsdp2", 4, PARAMETERS // 4, PARAMETERS // 4),
+    ("hsdp", 4, PARAMETERS // 2, PARAMETERS // 2),
+    ("zero1", 3, PARAMETERS, FILLED[3][0] // 3),
+    ("zero2", 3, PARAMETERS, FILLED[3][0] // 3),
+    ("zero3", 3, FILLED[3][1] // 3, FILLED[3][1] // 3),
+    ("fsdp2", 3, FILLED[3][2] // 3, FILLED[3][2] // 3),
+]
 
 
-@pytest.mark.parametrize("strategy", COPIES)
-def test_between_steps_a_device_holds_its_part_and_nothing_else(strategy: str) -> None:
-    """All that can be reached from a strategy is counted, after every step, and is what the account says stands."""
-    plan = replace(PLAN, strategy=strategy)
-    group = Group(Cluster.flat(4, Link(0.0, 1.0)), plan.algorithm, plan.options)
+@pytest.mark.parametrize(("strategy", "ranks", "parameters", "gradients"), HELD)
+def test_between_steps_a_device_holds_its_part_and_nothing_else(
+    strategy: str, ranks: int, parameters: int, gradients: int
+) -> None:
+    """All that can be reached from a strategy, before and after steps, is counted, and is what the account says."""
+    states = PARAMETERS if strategy == "ddp" else gradients
+    plan = replace(PLAN, strategy=strategy, world_size=ranks, algorithm="direct")
+    group = Group(Cluster.flat(ranks, Link(0.0, 1.0)), plan.algorithm, plan.options)
     running = start(plan, group)
-    parameters, gradients, states = COPIES[strategy]
-    for step in range(1, 4):
-        train_step(plan, running, group, step)
+    for step in range(3):
+        if step:
+            train_step(plan, running, group, step)
+        elements = {"parameters": parameters, "optimizer states": 2 * states} | (
+            {"gradients": gradients} if step else {}
+        )
+        for standing in group.standing:
+            assert {item: sum(array.size for array in own) for item, own in standing.items()} == elements
         held = {name: value for name, value in vars(running).items() if name not in ("plan", "group")}
         found = distinct(arrays_in(held))
-        assert sum(array.size for array in found.values()) == PARAMETERS * (parameters + gradients + 2 * states)
         assert found.keys() == distinct(arrays_in(list(group.standing))).keys()
-        for standing in group.standing:
-            assert set(standing) == {"parameters", "gradients", "optimizer states"}
-            sizes = [sum(array.size for array in standing[item]) for item in ("parameters", "gradients")]
-            assert sizes == [PARAMETERS * parameters // 4, PARAMETERS * gradients // 4]
-            assert sum(array.size for array in standing["optimizer states"]) == 2 * PARAMETERS * states // 4
+        # Before the first step all ranks of a strategy with whole parameters share the initial ones.
+        if step or parameters < PARAMETERS:
+            assert sum(array.size for array in found.values()) == ranks * sum(elements.values())
 
 
 @pytest.mark.parametrize("strategy", FULLY)
