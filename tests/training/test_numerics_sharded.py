@@ -48,8 +48,15 @@ def trained(plan: NumericsPlan) -> History:
     return RUNS[repr(plan)]
 
 
-def row(**changed: Any) -> NumericsRow:
+def planned(**changed: Any) -> NumericsPlan:
+    """The plan, changed; hybrid sharding is over pairs of ranks, if nothing is said."""
     plan = replace(PLAN, **changed)
+    pairs = {"shard_size": 2} if plan.strategy == "hsdp" else {}
+    return replace(plan, strategy_options={**pairs, **plan.strategy_options})
+
+
+def row(**changed: Any) -> NumericsRow:
+    plan = planned(**changed)
     (found,) = compare(trained(plan), trained(one_device(plan)), trained(plain(plan)))
     return found
 
@@ -103,10 +110,10 @@ def test_hybrid_sharding_bit_for_bit(algorithm: str, ranks: int, size: int) -> N
 
 @pytest.mark.parametrize("part", ["direct", "butterfly"])
 def test_hybrid_sharding_is_data_parallelism_with_a_hierarchical_all_reduce(part: str) -> None:
-    """Bit for bit: a sum in each node, then over nodes; it is another sum than over all ranks in order."""
+    """Bit for bit: a sum in each node, where shards are by default, then over nodes; not the one over all in order."""
     plan = replace(PLAN, world_size=8, algorithm=part)
-    hybrid = train(replace(plan, strategy="hsdp", strategy_options={"shard_size": 4}))
     cluster = Cluster.two_level(2, 4, Link(0.0, 2.0), Link(0.0, 1.0))
+    hybrid = train(replace(plan, strategy="hsdp"), cluster=cluster)
     nodes = train(replace(plan, algorithm="hierarchical", options={"intra": part, "inter": part}), cluster=cluster)
     assert same_bits([hybrid.snapshots[0].parameters[0], *nodes.snapshots[0].parameters])
     assert same_bits([hybrid.snapshots[0].parameters[0], train(plan).snapshots[0].parameters[0]]) == (part != "direct")
@@ -170,8 +177,8 @@ def test_direct_adds_in_the_order_of_ranks(algorithm: str) -> None:
         ("zero2", {}, 3, False),
         ("zero3", {}, 3, False),
         ("fsdp2", {}, 3, False),
-        ("fsdp2", {"no_sync": True}, 1, True),
-        ("hsdp", {"no_sync": True}, 1, True),
+        ("fsdp2", {"gradient_sync": "last"}, 1, True),
+        ("hsdp", {"gradient_sync": "last"}, 1, True),
     ],
 )
 def test_accumulation(strategy: str, options: dict[str, Any], scatters: int, same: bool) -> None:
@@ -290,8 +297,8 @@ def test_zero2_holds_whole_gradients_of_one_bucket_at_a_time() -> None:
 
 def test_gradients_that_are_not_synchronised_are_whole() -> None:
     synchronised, not_yet = (
-        row(strategy="fsdp2", strategy_options={"no_sync": no_sync}, accumulation=2).most_held
-        for no_sync in (False, True)
+        row(strategy="fsdp2", strategy_options={"gradient_sync": sync}, accumulation=2).most_held
+        for sync in ("every", "last")
     )
     assert synchronised["unsharded gradients"] == ITEM * (8 * 16 + 16)
     assert not_yet["unsharded gradients"] == ITEM * PARAMETERS
@@ -339,7 +346,7 @@ def test_between_steps_a_device_holds_its_part_and_nothing_else(
 ) -> None:
     """All that can be reached from a strategy, before and after steps, is counted, and is what the account says."""
     states = PARAMETERS if strategy == "ddp" else gradients
-    plan = replace(PLAN, strategy=strategy, world_size=ranks, algorithm="direct")
+    plan = planned(strategy=strategy, world_size=ranks, algorithm="direct")
     group = Group(Cluster.flat(ranks, Link(0.0, 1.0)), plan.algorithm, plan.options)
     running = start(plan, group)
     for step in range(3):
@@ -360,7 +367,7 @@ def test_between_steps_a_device_holds_its_part_and_nothing_else(
 
 @pytest.mark.parametrize("strategy", FULLY)
 def test_no_device_shares_an_array_with_another(strategy: str) -> None:
-    held = [distinct(arrays_in(own)).keys() for own in train(replace(PLAN, strategy=strategy)).standing]
+    held = [distinct(arrays_in(own)).keys() for own in train(planned(strategy=strategy)).standing]
     assert len(frozenset().union(*held)) == sum(map(len, held))
 
 
@@ -415,9 +422,9 @@ def test_snapshots_are_put_together_from_what_stands() -> None:
         ({"strategy": "zero4"}, "strategy", 'did you mean "zero3"?'),
         ({"strategy": "zero1", "strategy_options": {"shard_size": 2}}, "strategy", 'zero1 has no option "shard_size"'),
         ({"strategy": "hsdp", "strategy_options": {"shard_sise": 2}}, "strategy", 'did you mean "shard_size"?'),
-        ({"strategy": "hsdp", "strategy_options": {"shard_size": 0}}, "strategy", "0 is not valid"),
+        ({"strategy": "hsdp", "strategy_options": {"shard_size": 0}}, "strategy", "0 is not a number of ranks"),
         ({"strategy": "hsdp", "strategy_options": {"shard_size": 3}}, "strategy", "take a divisor of 4"),
-        ({"strategy": "fsdp2", "strategy_options": {"no_sync": 1}}, "strategy", "write true or false"),
+        ({"strategy": "fsdp2", "strategy_options": {"gradient_sync": True}}, "strategy", "every"),
         ({"strategy": "fsdp2", "bucket_bytes": 100}, "bucket_bytes", "unit by unit"),
         ({"strategy": "zero1", "mistake": "no_all_reduce"}, "mistake", "write strategy ddp"),
         ({"strategy": "zero3", "algorithm": "tree"}, "algorithm", 'reduce_scatter has no algorithm "tree"'),

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from simcollectives.engines import DTYPES
 from simcollectives.errors import listing, suggestion
@@ -33,6 +33,7 @@ from simcollectives.scenario.schema_values import (
     reference_reader,
 )
 from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
+from simcollectives.training.comparison import COMPARED
 from simcollectives.training.setup import OPTIMIZERS
 from simcollectives.training.workload import AttentionFlops, AttentionKernel, Recomputation
 
@@ -247,6 +248,24 @@ STEP_MODELS: dict[str, type[ExpectationModel]] = {
 }
 
 
+ALL = "all"
+
+
+def _read_compared(value: object) -> object:
+    if value == ALL:
+        return list(COMPARED)
+    if not isinstance(value, list) or not value:
+        raise custom_error(f"{shown(value)} is not a list of strategies; write {ALL}, or [ddp, zero2, fsdp2]")
+    return value
+
+
+Compared = Annotated[
+    list[StrategyReference],
+    BeforeValidator(_read_compared),
+    WithJsonSchema({"oneOf": [{"const": ALL}, {"type": "array", "minItems": 1, "items": _REFERENCE_SCHEMA}]}),
+]
+
+
 TrainingSweeps = Annotated[Any, WithJsonSchema(sweep_schema(TRAINING_KEYS))]
 AnyStepExpectation: Any = Union[tuple(STEP_MODELS.values())]  # noqa: UP007
 
@@ -258,6 +277,7 @@ class TrainingFile(Model):
     description: str | None = None
     cluster: AnyCluster
     training: TrainingModel
+    compare: Compared | None = Field(None, description="Strategies to choose from, instead of training.strategy")
     sweep: TrainingSweeps | None = None
     expect: list[AnyStepExpectation] | None = Field(None, description="What must hold")
     timeline: StepSelector | list[StepSelector] | None = Field(None, description="Steps to draw, stream by stream")

@@ -43,7 +43,7 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class TrainingScenario:
-    """A validated file with ``training:``."""
+    """A validated file with ``training:``; ``compares`` tells that it asks which strategy to choose."""
 
     file: str
     title: str
@@ -53,6 +53,7 @@ class TrainingScenario:
     sweeps: tuple[Sweep, ...]
     expectations: tuple[Expectation, ...] = ()
     timelines: tuple[Selector, ...] = ()
+    compares: bool = False
 
     @property
     def entries(self) -> tuple[AlgorithmEntry, ...]:

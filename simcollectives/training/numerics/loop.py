@@ -139,7 +139,7 @@ def _strategy_problems(plan: NumericsPlan) -> list[Problem]:
 def _collective_problems(plan: NumericsPlan, cluster: Cluster) -> list[Problem]:
     """Return why a collective of the strategy cannot run."""
     entry = STRATEGIES[plan.strategy]
-    for kind, among in entry.collectives(plan, resolve_strategy_options(entry, plan.strategy_options)):
+    for kind, among in entry.collectives(cluster, resolve_strategy_options(entry, plan.strategy_options)):
         call = Call(kind, among.name, among.size or plan.world_size, 0, "float64", among.stride)
         try:
             members_of(plan.world_size, call)

@@ -11,12 +11,13 @@ from simcollectives.training.numerics.plan import NumericsPlan
 from simcollectives.training.numerics.strategies.fully_sharded import FullySharded, Sharding
 from simcollectives.training.numerics.strategies.types import Options, Strategy, StrategyEntry
 from simcollectives.training.numerics.strategies.units import ROWS
+from simcollectives.training.strategies.fsdp2 import EVERY, LAST
 from simcollectives.training.strategies.types import flag
 
 OPTIONS = (
     choice("units", ("layer", "model"), "layer", "what is gathered at once: each layer, or the whole model"),
     flag("reshard_after_forward", True, "free a unit after its forward pass, gather it again for its backward pass"),
-    flag("no_sync", False, "keep whole gradients and reduce them in the last micro-batch of a step only"),
+    choice("gradient_sync", (EVERY, LAST), EVERY, "micro-batches of a step whose gradients are reduced"),
 )
 
 
@@ -26,7 +27,7 @@ def sharding_of(options: Options) -> Sharding:
         ROWS,
         one_unit=options["units"] == "model",
         reshard_after_forward=options["reshard_after_forward"],
-        no_sync=options["no_sync"],
+        every_micro_batch=options["gradient_sync"] == EVERY,
     )
 
 

@@ -25,7 +25,7 @@ class Sharding:
 
     A unit is a run of layers with parameters. Shards are spread over ``shard``, groups of consecutive ranks; the
     shard's gradient is then all-reduced over ``replicate``, if any. ``reshard_after_forward`` frees a unit between its
-    passes. ``no_sync`` keeps whole gradients until the last micro-batch of a step, and only then reduces them.
+    passes. Gradients are reduced in ``every_micro_batch``, or kept whole until the last one of a step.
     """
 
     cut: str
@@ -33,7 +33,7 @@ class Sharding:
     shard: Among = WORLD
     replicate: Among | None = None
     reshard_after_forward: bool = True
-    no_sync: bool = False
+    every_micro_batch: bool = True
 
 
 class FullySharded:
@@ -93,7 +93,7 @@ class FullySharded:
             return
         self._reshard(unit)
         self.passed[unit.name] = self.passed.get(unit.name, 0) + 1
-        if not self.sharding.no_sync or self.passed[unit.name] == self.plan.accumulation:
+        if self.sharding.every_micro_batch or self.passed[unit.name] == self.plan.accumulation:
             self._reduce(unit)
 
     def finish_step(self, step: int) -> None:

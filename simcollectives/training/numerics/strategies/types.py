@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from simcollectives.algorithms.types import Option
+from simcollectives.cluster import Cluster
 from simcollectives.training.numerics.group import WORLD, Among, Group
 from simcollectives.training.numerics.layers import Layer, Parameters
 from simcollectives.training.numerics.plan import NumericsPlan
@@ -41,12 +42,12 @@ Collective = tuple[str, Among]
 """A kind of collective, and the ranks that run it together."""
 
 
-def all_reduce_of_all(_plan: NumericsPlan, _options: Options) -> tuple[Collective, ...]:
+def all_reduce_of_all(_cluster: Cluster, _options: Options) -> tuple[Collective, ...]:
     """All ranks all-reduce."""
     return (("all_reduce", WORLD),)
 
 
-def scatter_and_gather(_plan: NumericsPlan, _options: Options) -> tuple[Collective, ...]:
+def scatter_and_gather(_cluster: Cluster, _options: Options) -> tuple[Collective, ...]:
     """All ranks reduce-scatter, and all-gather."""
     return ("reduce_scatter", WORLD), ("all_gather", WORLD)
 
@@ -55,16 +56,16 @@ def scatter_and_gather(_plan: NumericsPlan, _options: Options) -> tuple[Collecti
 class StrategyEntry:
     """A strategy in the table.
 
-    ``make(plan, group, initial, options)`` hands out the initial parameters. ``collectives(plan, options)`` are those
-    that it runs. ``buckets`` tells that gradients travel in buckets, ``synchronised_by_all_reduce`` that they are
-    summed by an all-reduce, which can be forgotten.
+    ``make(plan, group, initial, options)`` hands out the initial parameters. ``collectives(cluster, options)`` are what
+    it runs. ``buckets`` tells that gradients travel in buckets, ``synchronised_by_all_reduce`` that they are summed by
+    an all-reduce, which can be forgotten.
     """
 
     name: str
     summary: str
     reference: str
     make: Callable[[NumericsPlan, Group, Parameters, Options], Strategy]
-    collectives: Callable[[NumericsPlan, Options], tuple[Collective, ...]] = scatter_and_gather
+    collectives: Callable[[Cluster, Options], tuple[Collective, ...]] = scatter_and_gather
     options: tuple[Option, ...] = ()
     buckets: bool = False
     synchronised_by_all_reduce: bool = False
