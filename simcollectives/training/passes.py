@@ -9,8 +9,6 @@ from simcollectives.training.model import Layer, Module, Parameter
 from simcollectives.training.program import Builder, Item
 from simcollectives.training.setup import LayerBytes, Training
 
-PARAMETERS, BUFFERS, GRADIENTS, OPTIMIZER = "parameters", "buffers", "gradients", "optimizer states"
-
 GradientReady = Callable[[Parameter], None]
 """Told a parameter when the kernels that complete its gradient have been issued."""
 
@@ -25,8 +23,8 @@ class Hooks:
 
     A layer's hooks are called outside those of its modules, and outside its recomputation; where a whole layer is
     computed again, "again" is called around its modules. ``ready`` is told each gradient when it is complete;
-    ``gradient_bytes`` is the size that a gradient has while the pass computes it, None for that of ``Training``;
-    ``gradient_item`` is its name in the account of memory.
+    ``gradient_bytes`` is the size that a gradient has while the pass computes it, None for that of ``Training``, and
+    ``gradient_item`` its name in the account of memory.
     """
 
     before_layer: Callable[[Layer], None] = nobody
@@ -37,11 +35,12 @@ class Hooks:
     after_again: Callable[[Module], None] = nobody
     ready: GradientReady = nobody
     gradient_bytes: Callable[[Parameter], int] | None = None
-    gradient_item: str = GRADIENTS
+    gradient_item: str = "gradients"
 
 
 NO_HOOKS = Hooks()
 
+PARAMETERS, BUFFERS, GRADIENTS, OPTIMIZER = "parameters", "buffers", "gradients", "optimizer states"
 NEW_GRADIENTS, GRADIENT_COPY = "gradients to be added", "gradients in float32"
 ACTIVATIONS, WORKING = "activations", "recomputed activations"
 MODEL_STATES = (PARAMETERS, GRADIENTS, OPTIMIZER, GRADIENT_COPY)
@@ -60,7 +59,7 @@ def stand_model(builder: Builder, training: Training) -> None:
 
 
 def stand_buffers(builder: Builder, training: Training) -> None:
-    """Note what is not trained, which every rank holds whole."""
+    """Note the buffers of the model, which every rank holds whole."""
     if buffers := sum(b.elements * DTYPES[training.parameter_dtype(b)] for b in training.model.buffers):
         builder.stand(BUFFERS, buffers)
 
@@ -97,7 +96,9 @@ def backward(builder: Builder, training: Training, hooks: Hooks = NO_HOOKS, *, f
         for index in reversed(range(len(layer.modules))):
             module = layer.modules[index]
             hooks.before_module(module)
-            allocates, frees, added = _new_gradients(size_of, module, uses, left, first, hooks.gradient_item)
+            kept, new, added = _new_gradients(size_of, module, uses, left, first)
+            allocates = [item for item in ((hooks.gradient_item, kept), (NEW_GRADIENTS, new)) if item[1]]
+            frees = [(NEW_GRADIENTS, added)] if added else []
             if index == 0:
                 frees += _activations(held)
             seconds = training.seconds[module.name].backward + training.memory_seconds(3 * added)
@@ -132,14 +133,9 @@ def _recompute(builder: Builder, training: Training, layer: Layer, held: LayerBy
 
 
 def _new_gradients(
-    size_of: Callable[[Parameter], int],
-    module: Module,
-    uses: Counter[str],
-    left: dict[str, int],
-    first: bool,
-    item: str,
-) -> tuple[list[Item], list[Item], int]:
-    """What a module's backward allocates and frees, and the bytes of gradients that it adds to others."""
+    size_of: Callable[[Parameter], int], module: Module, uses: Counter[str], left: dict[str, int], first: bool
+) -> tuple[int, int, int]:
+    """Bytes of gradients that a module's backward makes and keeps, makes to be added, and adds to others."""
     kept = new = added = 0
     for parameter in module.parameters:
         size = size_of(parameter)
@@ -150,8 +146,7 @@ def _new_gradients(
         else:
             kept += size
         added += size * (part + whole)
-    allocates = [(item, kept), (NEW_GRADIENTS, new)]
-    return [item for item in allocates if item[1]], [(NEW_GRADIENTS, added)] if added else [], added
+    return kept, new, added
 
 
 def _activations(held: LayerBytes) -> list[Item]:

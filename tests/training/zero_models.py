@@ -26,7 +26,9 @@ def model_b(blocks: int = 4) -> Model:
     """Embedding(50, 10); blocks of Linear(10, 20) and Linear(20, 10); LayerNorm(10); a head of 10 x 50."""
     norm = Module("norm", "norm", (Parameter("norm.weight", (10,)), Parameter("norm.bias", (10,))))
     layers = [
-        Layer("embedding", (Module("embedding", "embedding", (Parameter("embedding.weight", (50, 10)),)),), block=False),
+        Layer(
+            "embedding", (Module("embedding", "embedding", (Parameter("embedding.weight", (50, 10)),)),), block=False
+        ),
         *(
             Layer(f"blocks.{n}", (linear(f"blocks.{n}.a", 10, 20), linear(f"blocks.{n}.b", 20, 10)))
             for n in range(blocks)

@@ -10,7 +10,7 @@ Reference: Rajbhandari et al. 2020, arXiv:1910.02054.
 from simcollectives.training.program import Program
 from simcollectives.training.setup import Training
 from simcollectives.training.strategies import zero_all_reduce, zero_paper
-from simcollectives.training.strategies.types import Options, Strategy
+from simcollectives.training.strategies.types import SHARDED, Options, Strategy
 from simcollectives.training.strategies.zero_options import (
     IMPLEMENTATION,
     REDUCE_BUCKET,
@@ -36,6 +36,10 @@ def warnings(training: Training, options: Options) -> tuple[str, ...]:
     return all_reduce_warnings(training, options, OPTIONS, stage=1)
 
 
+def _shards(_options: Options) -> str:
+    return SHARDED[1]
+
+
 STRATEGY = Strategy(
     name="zero1",
     summary="optimizer states are divided among the ranks",
@@ -43,4 +47,5 @@ STRATEGY = Strategy(
     program=write_program,
     options=OPTIONS,
     warnings=warnings,
+    shards=_shards,
 )

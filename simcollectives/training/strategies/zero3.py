@@ -11,7 +11,7 @@ Reference: Rajbhandari et al. 2020, arXiv:1910.02054; Wang et al. 2023, arXiv:23
 from simcollectives.training.program import Program
 from simcollectives.training.setup import Training
 from simcollectives.training.strategies import zero_gathered, zero_traced
-from simcollectives.training.strategies.types import Options, Strategy
+from simcollectives.training.strategies.types import Options, Strategy, shards_parameters
 from simcollectives.training.strategies.zero_options import (
     IMPLEMENTATION,
     REDUCE_BUCKET,
@@ -76,4 +76,5 @@ STRATEGY = Strategy(
     options=OPTIONS,
     warnings=warnings,
     problems=group_problems,
+    shards=shards_parameters,
 )
