@@ -3,8 +3,8 @@
 A gradient is copied into the bucket when it is complete; the bucket is reduced before one that would not fit, and at
 the end. Its parts are put side by side for their owners, each gradient padded to a multiple of N, and reduce-scattered
 at once (``reduce_scatter: false``: the bucket is all-reduced as it is). A rank adds its part to a buffer that stands
-all the time. All of it is on a stream of its own with ``overlap_comm``; the host never runs ahead of more than two buckets,
-and waits for the last one at the end of every backward pass.
+all the time. All of it is on a stream of its own with ``overlap_comm``; the host never runs ahead of more than two
+buckets, and waits for the last one at the end of every backward pass.
 
 With ``zero_quantized_gradients``, and more than one node, each gradient goes by itself as 4-bit integers with float32
 scales: an all-to-all in the node, where the sum is made, then one across nodes. Vectors, and what is no multiple of
