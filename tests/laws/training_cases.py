@@ -113,6 +113,9 @@ VALUES = {strategy.name: {o.name: _values(o) for o in strategy.options} for stra
 def choices(draw: st.DrawFn, strategy: Strategy, world: Cluster) -> Mapping[str, Any]:
     """Options of a strategy, as a person may give them; what does not run on the cluster is left out."""
     given = {name: draw(st.sampled_from(values)) for name, values in VALUES[strategy.name].items()}
+    alone = Training(Model("empty", "empty", (), ()), world, 1, 1, {})
+    while problems := strategy.problems(alone, resolve_strategy_options(strategy, given)):
+        given = {name: value for name, value in given.items() if name not in {p.place for p in problems}}
     if "servers" in given and not placement_of(world).flat:
         given["servers"] = "co_located"
     if "shard_size" in given and world.world_size % (given["shard_size"] or 1):
