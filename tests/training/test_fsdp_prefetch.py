@@ -152,9 +152,9 @@ def test_a_step_by_hand() -> None:
     """Three blocks, gathers and reduce-scatters of 3 s, forwards of 3 s, backwards of 4 s.
 
     The root's gather apart, the first block is gathered 0 to 3, forward is 3 to 12, and from 9 to 12 the third block is
-    gathered again. Backward: the third block's is 12 to 16. The second is gathered 12 to 15, the third reduced 16 to 19,
-    the first gathered 19 to 22, since it was issued later. The second block's backward is 16 to 20, its reduction 22 to
-    25; the first block's backward is 22 to 26, its reduction 26 to 29. Then the root is reduced.
+    gathered again. Backward: the third block's is 12 to 16. The second is gathered 12 to 15, the third reduced 16 to
+    19, the first gathered 19 to 22, since it was issued later. The second block's backward is 16 to 20, its reduction
+    22 to 25; the first block's backward is 22 to 26, its reduction 26 to 29. Then the root is reduced.
     """
     made = Made(2 * RANKS, (12, 12, 12), (0.0, 0.0), ((3.0, 4.0),) * 3)
     root = seconds_of(made.root)
