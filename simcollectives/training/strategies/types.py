@@ -13,6 +13,15 @@ from simcollectives.units import parse_bytes
 Options = Mapping[str, Any]
 
 
+SHARDED = ("nothing", "optimizer states", "gradients", "parameters")
+"""What a strategy may shard, each with all before it."""
+
+
+def shards_nothing(_options: Options) -> str:
+    """Every rank holds everything."""
+    return SHARDED[0]
+
+
 def no_warnings(_training: Training, _options: Options) -> tuple[str, ...]:
     """Warn of nothing."""
     return ()
@@ -28,7 +37,8 @@ class Strategy:
     """One way to train.
 
     ``program(training, options)`` writes the step of one rank. ``warnings`` are about options that do little or harm.
-    ``choices(options)`` are the algorithms of collectives that the strategy itself decides.
+    ``choices(options)`` are the algorithms of collectives that the strategy itself decides. ``shards(options)`` is one
+    of ``SHARDED``.
     """
 
     name: str
@@ -38,6 +48,7 @@ class Strategy:
     options: tuple[Option, ...] = ()
     warnings: Callable[[Training, Options], tuple[str, ...]] = no_warnings
     choices: Callable[[Options], Mapping[str, tuple[str, Mapping[str, Any]]]] = no_choices
+    shards: Callable[[Options], str] = shards_nothing
 
 
 def flag(name: str, default: bool, summary: str) -> Option:
