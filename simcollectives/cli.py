@@ -48,6 +48,29 @@ class Catalogue(StrEnum):
     MODELS = "models"
 
 
+class Dtype(StrEnum):
+    """What ``import`` can be told to train in."""
+
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+
+
+class Recomputed(StrEnum):
+    """What ``import`` can be told that the backward computes again."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+class Auto(StrEnum):
+    """Who resolves "auto" for ``import``."""
+
+    HUGGING_FACE = "hugging_face"
+    DEEPSPEED = "deepspeed"
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (SI units) instead of tables.")]
 
 
@@ -119,6 +142,48 @@ def compare(
         if save is not None:
             typer.echo(f"wrote {write_whole(save, text.encode())}", err=True)
     raise typer.Exit(_report_all([compared], output=output, as_json=as_json))
+
+
+@app.command("import")
+def import_(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="ds_config.json of DeepSpeed, YAML of accelerate, config.json of a model."
+        ),
+    ],
+    cluster: Annotated[str | None, typer.Option("--cluster", "--machine", help="A machine of `list machines`.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Nodes of it; 1, if no file says.", min=1)] = None,
+    gpus_per_node: Annotated[int | None, typer.Option(help="GPUs of a node, if not all are used.", min=1)] = None,
+    model: Annotated[str | None, typer.Option(help="A model of `list models`, or a config.json.")] = None,
+    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence.", min=1)] = None,
+    micro_batch: Annotated[int | None, typer.Option(help="Sequences of a rank in one pass.", min=1)] = None,
+    accumulation: Annotated[int | None, typer.Option(help="Micro-batches of a step.", min=1)] = None,
+    dtype: Annotated[Dtype | None, typer.Option(help="Dtype to train in, where the files leave it open.")] = None,
+    mfu: Annotated[str | None, typer.Option(help="Share of the device's peak that kernels reach.")] = None,
+    peak: Annotated[str | None, typer.Option(help="That peak, if the machine's is not known: 60 TFLOP/s.")] = None,
+    recomputation: Annotated[Recomputed | None, typer.Option(help="What the backward computes again.")] = None,
+    auto: Annotated[Auto, typer.Option(help='Who resolves "auto" in a ds_config.json.')] = Auto.HUGGING_FACE,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the scenario here; else it is printed.")
+    ] = None,
+) -> None:
+    """Make a scenario of the configs of other tools: every value with its origin, and what is not modelled.
+
+    Without -o the scenario goes to the standard output, and the tables to the standard error.
+    """
+    from simcollectives.report.imported import run_import
+
+    options = {"cluster": cluster, "nodes": nodes, "gpus_per_node": gpus_per_node, "model": model, "mfu": mfu}
+    options |= {
+        "peak": peak,
+        "sequence": sequence,
+        "micro_batch": micro_batch,
+        "accumulation": accumulation,
+        "auto": auto.value,
+    }
+    options |= {"dtype": dtype and dtype.value, "recomputation": recomputation and recomputation.value}
+    run_import(files, options, output)
 
 
 @app.command("list")

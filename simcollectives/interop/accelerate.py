@@ -98,7 +98,7 @@ def _others(data: Mapping[str, Any], precision: str | None, found: Findings) -> 
 def read_data_parallel(launch: Launch, found: Findings) -> None:
     """Note plain data parallelism."""
     path = (*STRATEGY, "ddp")
-    found.settings.append(Setting("distributed_type", {}, found.file, path))
+    found.settings.append(Setting("distributed_type", "MULTI_GPU", found.file, path))
     note_precision(launch, found)
 
 
@@ -133,14 +133,14 @@ def read_fsdp(data: Mapping[str, Any], launch: Launch, accumulation: int, found:
     found.settings.append(Setting(f"{prefix}fsdp_version", version, origin or DEFAULT, path))
     if replicas > 1:
         found.settings.append(Setting("parallelism_config", shard, sized, (*path, "shard_size")))
+    if values["fsdp_activation_checkpointing"][0]:
+        _, said = values.pop("fsdp_activation_checkpointing")
+        name = f"{prefix}fsdp_activation_checkpointing"
+        found.settings.append(Setting(name, "full", said, ("training", "recomputation")))
     note_values(found, values, keys.FSDP, strategy, level=version, prefix=prefix, default=DEFAULT)
     _reshard(reshard, resharded, version, strategy, found)
     _units(values, found)
     _implied(launch, strategy, accumulation, found)
-    checkpointed, said = values["fsdp_activation_checkpointing"]
-    if checkpointed:
-        name = f"{prefix}fsdp_activation_checkpointing"
-        found.settings.append(Setting(name, "full", said, ("training", "recomputation")))
     note_precision(launch, found)
 
 
@@ -195,7 +195,7 @@ def _implied(launch: Launch, strategy: str, accumulation: int, found: Findings) 
     dtype = keys.PRECISIONS[launch.precision or "no"]
     for option in ("param_dtype", "reduce_dtype"):
         if option in options:
-            origin = f"accelerate: mixed_precision is its {option}, too"
+            origin = "accelerate: as mixed_precision"
             found.settings.append(Setting(option, dtype, origin, (*STRATEGY, strategy, option)))
     for option, value in (("gradient_sync", "last"), ("no_sync", True)):
         if accumulation > 1 and option in options:

@@ -54,8 +54,8 @@ def read_config(path: str | os.PathLike[str], kind: Kind | None = None) -> Confi
 def _taken_out(name: str, taken: tuple[str, ...]) -> tuple[str, ...]:
     if not taken:
         return ()
-    rule = "no JSON: DeepSpeed itself takes it, Hugging Face and others refuse it"
-    return (f"{name} has {listing(taken, _MOST_SHOWN)}: {rule}",)
+    rule = "DeepSpeed itself reads that, Hugging Face refuses it"
+    return (f"{name} is no plain JSON ({listing(taken, _MOST_SHOWN)}): {rule}",)
 
 
 def _kind(data: Mapping[str, Any], name: str) -> Kind:

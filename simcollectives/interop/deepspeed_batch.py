@@ -20,9 +20,8 @@ Numbers = dict[str, int]
 
 def read_batch(data: Mapping[str, Any], around: Surroundings, found: Findings) -> None:
     """Note the three numbers, or what is wrong with them."""
-    before = len(found.problems)
     numbers, origins = _given(data, around, found)
-    if len(found.problems) > before:
+    if {f"{found.file}: $.{name}" for name in PATHS} & {problem.place for problem in found.problems}:
         return
     if TOTAL not in numbers and MICRO not in numbers:
         rule = "neither train_batch_size nor train_micro_batch_size_per_gpu is there, and DeepSpeed needs one"

@@ -10,6 +10,7 @@ from simcollectives.interop.settings import Key, anything, boolean, one_of, rati
 
 ALL, REPLICATED, THREE = (1, 2, 3), (1, 2), (3,)
 DTYPES: Mapping[str, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+_WRITTEN: Mapping[str | None, str] = {**dict(DTYPES.items()), None: "auto"}
 
 
 def _stage3(name: str, check: object, default: object, option: str = "", why: str = "") -> Key:
@@ -88,7 +89,7 @@ OFFLOAD: Mapping[str, tuple[Key, ...]] = {
 """Keys of the objects in ``zero_optimization``."""
 
 DATA_TYPES: tuple[Key, ...] = (
-    Key("grad_accum_dtype", one_of(*DTYPES), None, "grad_accum_dtype", ALL, written=DTYPES),
+    Key("grad_accum_dtype", one_of(*DTYPES), None, "grad_accum_dtype", ALL, written=_WRITTEN),
     Key("param_dtype", text),
     Key("buffer_dtype", text),
     Key("keep_in_fp32_modules", anything),
@@ -179,7 +180,7 @@ PARALLEL: Mapping[str, tuple[str, str]] = {
 }
 """Keys that set a number of ranks which are not data-parallel, the number's name, and what it is."""
 
-COMMUNICATION = Key("communication_data_type", one_of(*DTYPES), None, "communication_data_type", ALL, written=DTYPES)
+COMMUNICATION = Key("communication_data_type", one_of(*DTYPES), None, "communication_data_type", ALL, written=_WRITTEN)
 
 TOP: tuple[str, ...] = (
     *(key.name for key in BATCH),

@@ -18,7 +18,7 @@ from simcollectives.interop.config_files import NAMES, ConfigFile, Kind, read_co
 from simcollectives.interop.deepspeed import read_deepspeed
 from simcollectives.interop.deepspeed_auto import Surroundings
 from simcollectives.interop.importing_given import Given, note_given, read_model_given
-from simcollectives.interop.importing_ranks import Ranks, read_ranks
+from simcollectives.interop.importing_ranks import Ranks, note_peak, read_ranks
 from simcollectives.interop.scenario_text import scenario_text
 from simcollectives.interop.settings import Findings, Setting, Unmodelled
 from simcollectives.training.model import Model
@@ -53,7 +53,10 @@ def import_files(
     ranks = read_ranks(given, launch, launched.file, command)
     strategy = _read_strategy(files, launch, launched, _surroundings(given, model, ranks), command)
     found = [command, launched, *strategy]
-    note_given(given, model, [one for findings in found for one in findings.settings], command)
+    known = [one for findings in found for one in findings.settings]
+    note_given(given, model, known, command)
+    for dtype in (str(one.value) for one in known if one.path == ("training", "dtype")):
+        note_peak(given, dtype, command)
     if problems := [problem for findings in found for problem in findings.problems]:
         raise InputError(problems)
     return _finish(files, given, model, found)

@@ -22,7 +22,10 @@ SEQUENCE, MFU = 2048, 0.4
 
 @dataclass(frozen=True)
 class Given:
-    """What the command line says; None where it says nothing. ``mfu`` is a share, ``model`` a name or a config.json."""
+    """What the command line says; None where it says nothing.
+
+    ``mfu`` is the share of the ``peak`` that kernels reach, in FLOP/s; ``model`` a name or the path of a config.json.
+    """
 
     cluster: str | None = None
     nodes: int | None = None
@@ -33,6 +36,7 @@ class Given:
     accumulation: int | None = None
     dtype: str | None = None
     mfu: float | None = None
+    peak: float | None = None
     recomputation: Recomputation | None = None
     auto: Integration = "hugging_face"
 
@@ -83,7 +87,10 @@ def note_given(given: Given, model: Model | None, known: Sequence[Setting], foun
         longest = 1
     _note(found, "sequence", given.sequence, longest)
     _note(found, "mfu", None if given.mfu is None else format_ratio(given.mfu, None), format_ratio(MFU))
-    if given.recomputation is not None:
+    if given.recomputation is not None and ("recomputation",) in places:
+        rule = "the file has activation checkpointing; leave --recomputation out, or change the file"
+        found.problems.append(Problem("--recomputation", rule))
+    elif given.recomputation is not None:
         found.settings.append(
             Setting("recomputation", given.recomputation, "--recomputation", ("training", "recomputation"))
         )

@@ -71,6 +71,35 @@ def _gpus_per_node(
     return each, f"{file}: num_processes"
 
 
+def note_peak(given: Given, dtype: str, found: Findings) -> None:
+    """Note the device's peak in the dtype of the training, where it is given; a problem where nobody knows it."""
+    if given.cluster is None or found.problems:
+        return
+    known = dict(load_machine(given.cluster).device.peak_flops)
+    if given.peak is not None:
+        written = {"peak": {dtype: format_flops_per_second(given.peak, None)}}
+        _merge_device(written, "--peak", found)
+    elif dtype not in known:
+        has = ", ".join(f"{name} {format_flops_per_second(value)}" for name, value in known.items())
+        rule = f"the peak of a {given.cluster} in {dtype} is not known; it has {has}"
+        found.problems.append(
+            Problem(
+                "--peak",
+                f'{rule}; give one, such as --peak "60 TFLOP/s", or another --dtype, where the files leave it open',
+            )
+        )
+
+
+def _merge_device(written: dict[str, Any], origin: str, found: Findings) -> None:
+    path = ("cluster", "device")
+    for index, one in enumerate(found.settings):
+        if one.path == path:
+            peaks = {**one.value.get("peak", {}), **written["peak"]}
+            found.settings[index] = Setting("device", {**one.value, "peak": peaks}, f"{one.origin}, {origin}", path)
+            return
+    found.settings.append(Setting("device", written, origin, path))
+
+
 def _note_cluster(machine: Machine, ranks: Ranks, found: Findings) -> None:
     """Note the cluster: whole machines, or a part of each with their links."""
     of_nodes, of_each = ranks.origins

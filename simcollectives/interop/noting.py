@@ -34,7 +34,7 @@ def note_values(
         key = by_name[name]
         full = f"{prefix}{name}"
         counts = level in key.stages
-        written = key.written.get(value, value) if isinstance(value, str | bool) else value
+        written = key.written.get(value, value) if isinstance(value, str | bool | None) else value
         if counts and key.option in options and written is not None:
             found.settings.append(Setting(full, written, origin or default, (*STRATEGY, strategy, key.option)))
         elif counts and value != key.default:

@@ -11,7 +11,6 @@ from simcollectives.interop.settings import ScenarioPath, Setting, Unmodelled
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*|[0-9]+(\.[0-9]+)? ?(%|[A-Za-z]+(/[A-Za-z]+)?)")
 _WORDS = ("null", "true", "false")
-_SHOWN = 100
 _TOP = ("title", "cluster", "training")
 _INNER = ("machine", "nodes", "gpus_per_node", "model", "strategy", "sequence", "micro_batch", "accumulation")
 
@@ -64,13 +63,13 @@ def written(value: Any) -> str:
     return json.dumps(value)
 
 
-def shown(value: Any) -> str:
-    """Return any value of a config on one short line, as JSON."""
+def shown(value: Any, most: int = 100) -> str:
+    """Return any value of a config on one short line, as JSON, of at most about so many characters."""
     try:
         line = json.dumps(value)
     except (TypeError, ValueError):
         line = str(value)
-    return _one_line(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}...")
+    return _one_line(line if len(line) <= most else f"{line[:most]}...")
 
 
 def _one_line(text: str) -> str:

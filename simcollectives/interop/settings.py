@@ -102,7 +102,9 @@ class Findings:
             elif given and (data[given[0]] is not None or key.default is not None):
                 name = f"{prefix}{given[0]}"
                 try:
-                    found[key.name] = (key.check(data[given[0]]), self.origin(name))
+                    origin = self.origin(name)
+                    named = f"{origin}: {given[0]}" if origin == self.file and given[0] != key.name else origin
+                    found[key.name] = (key.check(data[given[0]]), named)
                 except ValueError as error:
                     self.wrong(name, str(error))
         return found

@@ -16,7 +16,10 @@ _BOOL = re.compile(r"(?P<true>yes|Yes|YES|true|True|TRUE|on|On|ON)|no|No|NO|fals
 _NULL = re.compile(r"null|Null|NULL|~|")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9_]{0,300})")
 _FLOAT = re.compile(r"[-+]?[0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?")
-_OUR_TAGS = "tag:yaml.org,2002:"
+_TAGS = {
+    f"tag:yaml.org,2002:{name}"
+    for name in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge", "value")
+}
 
 
 def parse_mapping(text: str, source: str) -> dict[str, Any]:
@@ -53,7 +56,7 @@ def _value(node: Node, place: str, seen: set[int], depth: int) -> Any:
     seen.add(id(node))
     if depth > MAX_DEPTH:
         raise InputError([Problem(place, f"nested more than {MAX_DEPTH} deep; is it the right file?", line)])
-    if not str(node.tag or "").startswith(_OUR_TAGS):
+    if str(node.tag) not in _TAGS:
         raise InputError([Problem(place, f"the tag {show_value(str(node.tag))} is not read; take it out", line)])
     if isinstance(node, ScalarNode):
         return _scalar(node.value) if node.style is None else node.value
