@@ -58,9 +58,11 @@ def test_the_table_has_the_options_of_the_strategies_with_their_defaults(strateg
     stage = STAGES[strategy.name]
     options = {option.name: option for option in strategy.options}
     mine: dict[str, Key] = {key.option: key for key in OWN_KEYS if stage in key.stages}
-    offloading = {key.option for known in keys.OFFLOAD.values() for key in known if stage in key.stages}
-    assert mine.keys() <= options.keys()
-    assert options.keys() - {"implementation"} - offloading == mine.keys()
+    if "offload_optimizer" in options:
+        mine |= {
+            key.option: key for known in keys.OFFLOAD.values() for key in known if stage in key.stages and key.option
+        }
+    assert options.keys() - {"implementation"} == mine.keys()
     for name, key in mine.items():
         default = key.written.get(key.default, key.default)
         assert options[name].check(stage == 3 if name == "overlap_comm" else default) == options[name].default
@@ -162,6 +164,17 @@ def test_deprecated_offloading(old: str, new: str) -> None:
     assert any(old in warning for warning in found.warnings)
     both = read(zero(stage=3, **{old: True, f"offload_{new}": {"device": "cpu"}}))
     assert "refuses both" in problems(both)[f"zero_optimization.{old}"]
+
+
+def test_one_pin_memory_for_both() -> None:
+    objects = {f"offload_{part}": {"device": "cpu", "pin_memory": part == "param"} for part in ("optimizer", "param")}
+    found = read(zero(stage=3, **objects))
+    assert not found.problems
+    assert [one.value for one in found.settings if one.path[-1:] == ("pin_memory",)] in ([False], [])
+    left = {one.name: one.value for one in found.unmodelled}
+    assert left["zero_optimization.offload_param.pin_memory"] is True
+    wrong = problems(read(zero(stage=2, **objects)))
+    assert "stage 3 only" in wrong["zero_optimization.offload_param.device"]
 
 
 def test_old_bfloat16() -> None:

@@ -13,6 +13,7 @@ from simcollectives.interop.settings import Findings, Key, Setting, Unmodelled, 
 
 DEFAULT = "DeepSpeed's default"
 _ZERO = "zero_optimization"
+Values = dict[str, tuple[Any, str]]
 
 
 def read_deepspeed(data: Mapping[str, Any], around: Surroundings, found: Findings) -> None:
@@ -142,10 +143,10 @@ def _zero(data: Mapping[str, Any], found: Findings) -> int:
         found.settings.append(Setting(f"{_ZERO}.stage", 0, origin or DEFAULT, path, taken))
     note = partial(note_values, found, strategy=strategy, level=stage, default=DEFAULT)
     note(values, keys.ZERO, prefix=f"{_ZERO}.")
-    for section, known in keys.OFFLOAD.items():
-        prefix = f"{_ZERO}.{section}."
-        read = _offloaded(inside, section, known, stage, found)
-        note(read, known, prefix=prefix)
+    offloaded = {name: _offloaded(inside, name, known, stage, found) for name, known in keys.OFFLOAD.items()}
+    _pin_once(offloaded["offload_optimizer"], offloaded["offload_param"], found)
+    for section, read in offloaded.items():
+        note(read, keys.OFFLOAD[section], prefix=f"{_ZERO}.{section}.")
     types = found.section(data, "data_types")
     found.check_keys(types, names_of(keys.DATA_TYPES), "data_types.")
     note(found.read(types, keys.DATA_TYPES, "data_types."), keys.DATA_TYPES, prefix="data_types.")
@@ -153,9 +154,17 @@ def _zero(data: Mapping[str, Any], found: Findings) -> int:
     return int(stage)
 
 
-def _offloaded(
-    zero: Mapping[str, Any], section: str, known: Sequence[Key], stage: int, found: Findings
-) -> dict[str, tuple[Any, str]]:
+def _pin_once(optimizer: Values, parameters: Values, found: Findings) -> None:
+    """Keep one ``pin_memory`` where both objects have it, as the strategies have one: that of the optimizer."""
+    if "pin_memory" not in optimizer or "pin_memory" not in parameters:
+        return
+    value, _ = parameters.pop("pin_memory")
+    if value != optimizer["pin_memory"][0]:
+        reason = "one for both is modelled, that of offload_optimizer"
+        found.unmodelled.append(Unmodelled(f"{_ZERO}.offload_param.pin_memory", value, reason))
+
+
+def _offloaded(zero: Mapping[str, Any], section: str, known: Sequence[Key], stage: int, found: Findings) -> Values:
     """Return what an object on offloading says: where nothing is offloaded, that alone."""
     prefix = f"{_ZERO}.{section}."
     part = found.section(zero, f"{_ZERO}.{section}")

@@ -67,11 +67,11 @@ _DEVICE = one_of("none", "cpu", "nvme")
 OFFLOAD: Mapping[str, tuple[Key, ...]] = {
     "offload_optimizer": (
         Key("device", _DEVICE, "none", "offload_optimizer", ALL),
-        Key("pin_memory", boolean, True, why="copies from memory that is not pinned are slower"),
-        Key("ratio", ratio, 1.0, why="a part of the optimizer stays on the GPU"),
-        Key("buffer_count", whole(0), 4, why="buffers for NVMe"),
-        Key("pipeline_read", boolean, False, why="reading from NVMe overlaps"),
-        Key("pipeline_write", boolean, False, why="writing to NVMe overlaps"),
+        Key("pin_memory", boolean, True, "pin_memory", ALL, "copies from memory that is not pinned are slower"),
+        Key("ratio", ratio, 1.0, "ratio", THREE, "a part of the optimizer stays on the GPU"),
+        Key("buffer_count", whole(0), 4, "buffer_count", THREE, "buffers for NVMe"),
+        Key("pipeline_read", boolean, False, "pipeline_read", THREE, "reading from NVMe overlaps"),
+        Key("pipeline_write", boolean, False, "pipeline_write", THREE, "writing to NVMe overlaps"),
         Key("super_offload", boolean, False, why="SuperOffload has another schedule"),
         Key("nvme_path", text),
         Key("fast_init", boolean, False),
@@ -79,8 +79,8 @@ OFFLOAD: Mapping[str, tuple[Key, ...]] = {
     ),
     "offload_param": (
         Key("device", _DEVICE, "none", "offload_param", THREE),
-        Key("pin_memory", boolean, True, why="copies from memory that is not pinned are slower"),
-        Key("buffer_count", whole(0), 5, why="buffers for NVMe"),
+        Key("pin_memory", boolean, True, "pin_memory", THREE, "copies from memory that is not pinned are slower"),
+        Key("buffer_count", whole(0), 5, "param_buffer_count", THREE, "buffers for NVMe"),
         Key("buffer_size", whole(0), 100_000_000, why="buffers for NVMe"),
         Key("max_in_cpu", whole(0), 1_000_000_000, why="parameters that stay on the host beside NVMe"),
         Key("nvme_path", text),

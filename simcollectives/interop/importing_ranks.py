@@ -1,5 +1,6 @@
 """How many ranks there are, and the cluster: from a machine's name, the command line, and what accelerate starts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,15 @@ from simcollectives.interop.accelerate import Launch
 from simcollectives.interop.importing_given import Given
 from simcollectives.interop.settings import Findings, Setting
 from simcollectives.units import format_bandwidth, format_bytes, format_flops_per_second, format_seconds
+
+_BANDWIDTHS: Mapping[str, str] = {
+    "memory_bandwidth": "memory_bandwidth",
+    "host_link": "host_link_bandwidth",
+    "cpu_memory_bandwidth": "cpu_memory_bandwidth",
+    "nvme_read": "nvme_read_bandwidth",
+    "nvme_write": "nvme_write_bandwidth",
+}
+"""Keys of ``device`` in a scenario, and of what a machine says."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +146,8 @@ def _device(machine: Machine) -> dict[str, Any]:
     }
     if device.memory_bytes is not None:
         written["memory"] = format_bytes(device.memory_bytes, None)
-    if device.memory_bandwidth is not None:
-        written["memory_bandwidth"] = format_bandwidth(device.memory_bandwidth, None)
-    if device.host_link_bandwidth is not None:
-        written["host_link"] = format_bandwidth(device.host_link_bandwidth, None)
+    for name, attribute in _BANDWIDTHS.items():
+        value = getattr(device, attribute, None)
+        if value is not None:
+            written[name] = format_bandwidth(value, None)
     return written
