@@ -86,6 +86,10 @@ def warnings(training: Training, options: Options) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _shards(options: Options) -> str:
+    return {NO_SHARD: "nothing", "SHARD_GRAD_OP": "gradients"}.get(options["sharding_strategy"], "parameters")
+
+
 STRATEGY = Strategy(
     name="fsdp1",
     summary="PyTorch FullyShardedDataParallel: units are flat parameters, gathered for forward and backward",
@@ -112,4 +116,5 @@ STRATEGY = Strategy(
         *SHARED,
     ),
     warnings=warnings,
+    shards=_shards,
 )

@@ -22,7 +22,7 @@ from simcollectives.training.setup import Training
 from simcollectives.training.strategies.fsdp2_step import Fsdp2Step
 from simcollectives.training.strategies.fsdp_options import SHARED
 from simcollectives.training.strategies.fsdp_units import Mesh, dtypes_of, unit_warnings, units_of
-from simcollectives.training.strategies.types import Options, Strategy, flag
+from simcollectives.training.strategies.types import Options, Strategy, flag, shards_parameters
 
 EVERY, LAST = "every", "last"
 
@@ -108,4 +108,5 @@ STRATEGY = Strategy(
     program=write_program,
     options=OPTIONS,
     warnings=warnings,
+    shards=shards_parameters,
 )

@@ -15,7 +15,7 @@ from simcollectives.training.setup import Training
 from simcollectives.training.strategies.fsdp2 import EVERY, LAST, OPTIONS, warnings, write_on_mesh
 from simcollectives.training.strategies.fsdp_options import SHARD_SIZE
 from simcollectives.training.strategies.fsdp_units import mesh_of
-from simcollectives.training.strategies.types import Options, Strategy
+from simcollectives.training.strategies.types import Options, Strategy, shards_parameters
 
 
 def write_program(training: Training, options: Options) -> Program:
@@ -38,4 +38,5 @@ STRATEGY = Strategy(
         *OPTIONS,
     ),
     warnings=warnings,
+    shards=shards_parameters,
 )

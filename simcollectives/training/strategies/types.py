@@ -22,6 +22,11 @@ def shards_nothing(_options: Options) -> str:
     return SHARDED[0]
 
 
+def shards_parameters(_options: Options) -> str:
+    """Every rank holds a part of all model states."""
+    return SHARDED[3]
+
+
 def no_warnings(_training: Training, _options: Options) -> tuple[str, ...]:
     """Warn of nothing."""
     return ()
