@@ -273,9 +273,9 @@ def test_comments_and_trailing_commas_keep_lines_and_strings() -> None:
 
 
 def test_stage_0_is_one_all_reduce_and_says_so() -> None:
-    one = setting(read(zero(stage=0)), "zero_optimization.stage")
-    assert one.path == ("training", "strategy", "all_reduce_once")
-    assert "5e8 elements" in one.note
+    found = read(zero(stage=0))
+    assert setting(found, "zero_optimization.stage").path == ("training", "strategy", "all_reduce_once")
+    assert ["5e8 elements" in one.reason for one in found.unmodelled] == [True]
 
 
 def test_what_is_not_modelled_is_said() -> None:

@@ -135,6 +135,11 @@ def test_two_descriptions_of_deepspeed_are_refused() -> None:
         importing(CONFIGS / "accelerate_fsdp2.yaml", CONFIGS / "ds_zero2.json")
 
 
+def test_accelerate_resolves_auto_in_its_own_way() -> None:
+    with pytest.raises(InputError, match=r"--auto: .* as Hugging Face does"):
+        importing(CONFIGS / "accelerate_zero3.yaml", auto="deepspeed")
+
+
 def test_problems_of_files_and_of_options_come_together(tmp_path: Path) -> None:
     path = tmp_path / "ds.json"
     path.write_text('{"train_batch_size": 7, "steps_per_prin": 1}', "utf-8")

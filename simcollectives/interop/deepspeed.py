@@ -140,7 +140,8 @@ def _zero(data: Mapping[str, Any], found: Findings) -> int:
         found.settings += [Setting(f"{_ZERO}.stage", stage, origin or DEFAULT), implied]
     else:
         taken = "all-reduces of 5e8 elements, one after another, after the backward pass are taken as one"
-        found.settings.append(Setting(f"{_ZERO}.stage", 0, origin or DEFAULT, path, taken))
+        found.settings.append(Setting(f"{_ZERO}.stage", 0, origin or DEFAULT, path))
+        found.unmodelled.append(Unmodelled(f"{_ZERO}.stage", 0, taken))
     note = partial(note_values, found, strategy=strategy, level=stage, default=DEFAULT)
     note(values, keys.ZERO, prefix=f"{_ZERO}.")
     offloaded = {name: _offloaded(inside, name, known, stage, found) for name, known in keys.OFFLOAD.items()}

@@ -110,6 +110,9 @@ def _read_strategy(
     if launch is None:
         return [] if given is None else [_read_deepspeed(given, around)]
     accelerate = files["accelerate"]
+    if around.integration != "hugging_face":
+        rule = f'{accelerate.path} is accelerate\'s, which resolves "auto" as Hugging Face does; leave --auto out'
+        command.problems.append(Problem("--auto", rule))
     if launch.kind != "DEEPSPEED":
         if given is not None:
             rule = f"{accelerate.path} does not train with DeepSpeed (distributed_type); give one of the two files"

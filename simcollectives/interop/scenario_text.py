@@ -18,10 +18,14 @@ _INNER = ("machine", "nodes", "gpus_per_node", "model", "strategy", "sequence", 
 def scenario_text(settings: Sequence[Setting], unmodelled: Sequence[Unmodelled], head: Sequence[str]) -> str:
     """Return the YAML of the settings that have a place in a scenario, after comments: ``head``, what is left out."""
     comments = [*head, *(f"not modelled: {one.name} = {shown(one.value)}: {one.reason}" for one in unmodelled)]
-    placed = {one.path: one for one in sorted(settings, key=_rank) if one.path}
-    for path in [path for path in placed if len(path) == 3 and path[:2] == STRATEGY]:
-        if not any(other[:3] == path and len(other) > 3 for other in placed):
-            placed[STRATEGY] = replace(placed.pop(path), path=STRATEGY, value=path[2])
+    with_options = {one.path[:3] for one in settings if len(one.path) > 3}
+    plain = [
+        replace(one, path=STRATEGY, value=one.path[2])
+        if len(one.path) == 3 and one.path[:2] == STRATEGY and one.path not in with_options
+        else one
+        for one in settings
+    ]
+    placed = {one.path: one for one in sorted(plain, key=_rank) if one.path}
     lines = [f"# {_one_line(text)}" for text in comments]
     return "\n".join([*lines, *_block((), placed)]) + "\n"
 
