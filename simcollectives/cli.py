@@ -48,29 +48,6 @@ class Catalogue(StrEnum):
     MODELS = "models"
 
 
-class Dtype(StrEnum):
-    """What ``import`` can be told to train in."""
-
-    BFLOAT16 = "bfloat16"
-    FLOAT16 = "float16"
-    FLOAT32 = "float32"
-
-
-class Recomputed(StrEnum):
-    """What ``import`` can be told that the backward computes again."""
-
-    NONE = "none"
-    SELECTIVE = "selective"
-    FULL = "full"
-
-
-class Auto(StrEnum):
-    """Who resolves "auto" for ``import``."""
-
-    HUGGING_FACE = "hugging_face"
-    DEEPSPEED = "deepspeed"
-
-
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (SI units) instead of tables.")]
 
 
