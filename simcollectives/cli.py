@@ -136,11 +136,11 @@ def import_(
     sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence.", min=1)] = None,
     micro_batch: Annotated[int | None, typer.Option(help="Sequences of a rank in one pass.", min=1)] = None,
     accumulation: Annotated[int | None, typer.Option(help="Micro-batches of a step.", min=1)] = None,
-    dtype: Annotated[Dtype | None, typer.Option(help="Dtype to train in, where the files leave it open.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="To train in, where files leave it open: bfloat16, ..")] = None,
     mfu: Annotated[str | None, typer.Option(help="Share of the device's peak that kernels reach.")] = None,
     peak: Annotated[str | None, typer.Option(help="That peak, if the machine's is not known: 60 TFLOP/s.")] = None,
-    recomputation: Annotated[Recomputed | None, typer.Option(help="What the backward computes again.")] = None,
-    auto: Annotated[Auto, typer.Option(help='Who resolves "auto" in a ds_config.json.')] = Auto.HUGGING_FACE,
+    recomputation: Annotated[str | None, typer.Option(help="none, selective or full.")] = None,
+    auto: Annotated[str, typer.Option(help='Who resolves "auto": hugging_face or deepspeed.')] = "hugging_face",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the scenario here; else it is printed.")
     ] = None,
@@ -157,9 +157,9 @@ def import_(
         "sequence": sequence,
         "micro_batch": micro_batch,
         "accumulation": accumulation,
-        "auto": auto.value,
+        "auto": auto,
     }
-    options |= {"dtype": dtype and dtype.value, "recomputation": recomputation and recomputation.value}
+    options |= {"dtype": dtype, "recomputation": recomputation}
     run_import(files, options, output)
 
 

@@ -91,7 +91,12 @@ def test_bad_input_writes_nothing(call: Callable[..., Done], tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("option", "value", "said"),
-    [("--mfu", "0%", "not a share of the peak"), ("--mfu", "x", "--mfu"), ("--peak", "3 kg", "--peak")],
+    [
+        ("--mfu", "0%", "not a share of the peak"),
+        ("--mfu", "x", "--mfu"),
+        ("--peak", "3 kg", "--peak"),
+        ("--auto", "deepsped", '"deepspeed"?'),
+    ],
 )
 def test_quantities_are_checked(call: Callable[..., Done], tmp_path: Path, option: str, value: str, said: str) -> None:
     made = call("import", str(CONFIGS / "accelerate_fsdp2.yaml"), *SMALL, option, value)

@@ -4,11 +4,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import RenderableType
 
-from simcollectives.errors import InputError, Problem, UnitError
+from simcollectives.errors import InputError, Problem, UnitError, show_value, suggestion
+from simcollectives.interop.deepspeed_auto import Integration
 from simcollectives.interop.importing import Imported, import_files
 from simcollectives.interop.importing_given import Given
 from simcollectives.interop.scenario_text import shown
@@ -17,10 +18,16 @@ from simcollectives.report.files import write_whole
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, heading, make_console, rendered, show, spaced
 from simcollectives.scenario.loading import load_document
 from simcollectives.scenario.yaml_text import parse_document
+from simcollectives.training.workload import Recomputation
 from simcollectives.units import parse_flops_per_second, parse_ratio
 
 _PRINTED = Path("imported.yaml")
 _SHOWN = 30
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "dtype": ("bfloat16", "float16", "float32"),
+    "recomputation": get_args(Recomputation),
+    "auto": get_args(Integration),
+}
 
 
 def run_import(files: Sequence[Path], options: Mapping[str, Any], output: Path | None) -> None:
@@ -51,9 +58,13 @@ def _given(options: Mapping[str, Any]) -> Given:
     """Return the options, quantities as numbers.
 
     Raises:
-        InputError: one is no quantity, or out of its range; all problems at once.
+        InputError: one is no quantity, out of its range, or not among its choices; all problems at once.
     """
-    problems: list[Problem] = []
+    problems = [
+        Problem(f"--{name}", f"{show_value(options[name])} is not among its values; {suggestion(options[name], known)}")
+        for name, known in _CHOICES.items()
+        if options.get(name) is not None and options[name] not in known
+    ]
     numbers: dict[str, float] = {}
     for name, parse in (("mfu", parse_ratio), ("peak", parse_flops_per_second)):
         try:
