@@ -127,6 +127,25 @@ def _problems(**numbers: int) -> list[Problem]:
     ]
 
 
+def estimate_of(step: Step) -> Estimate | None:
+    """Return what DeepSpeed estimates for the model and cluster of a step, None where it has no estimator for it."""
+    options, training = step.options, step.training
+    if options.get("implementation") != "deepspeed" or step.strategy not in ("zero2", "zero3"):
+        return None
+    elements, cluster = training.model.elements, training.cluster
+    optimizer, parameters = (options.get(name, "none") != "none" for name in ("offload_optimizer", "offload_param"))
+    if step.strategy == "zero2":
+        return zero2_estimate(elements, cluster.gpus_per_node, cluster.nodes, offload_optimizer=optimizer)
+    return zero3_estimate(
+        elements,
+        largest_layer_elements(training.model),
+        cluster.gpus_per_node,
+        cluster.nodes,
+        offload_optimizer=optimizer or parameters,
+        offload_parameters=parameters,
+    )
+
+
 _REASONS: Mapping[str, str] = {
     PARAMETERS: "shards are padded, parameters have another dtype, or some stay whole on every rank",
     GRADIENTS: "gradients of what is being computed stand beside the shard, or have another dtype",

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simcollectives.cluster import Cluster
 from simcollectives.errors import InputError
+from simcollectives.report.table_estimate import estimate_blocks
 from simcollectives.training.catalogue import load_model
 from simcollectives.training.estimators import (
     BUFFER_FACTOR,
     Difference,
     beside_peak,
+    estimate_of,
     largest_layer_elements,
     zero2_estimate,
     zero3_estimate,
 )
 from simcollectives.training.passes import GRADIENT_COPY, GRADIENTS, OPTIMIZER, PARAMETERS
+from simcollectives.training.prepare import prepare_training
 from simcollectives.training.step import simulate_step
+from simcollectives.training.workload import Workload
 from tests.training.steps import uniform_training
 
 GIB = 2**30
@@ -105,3 +112,31 @@ def test_the_estimator_of_zero2_has_deepspeeds_model_states() -> None:
     assert [found[item].reason for item in (PARAMETERS, OPTIMIZER)] == ["alike", "alike"]
     assert {item: step.most_bytes[item] for item in estimate.items} == dict(estimate.items)
     assert sum(one.simulated_bytes for one in found.values()) == step.peak_bytes
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "factor"),
+    [
+        ("zero2", {"implementation": "deepspeed"}, 2 + 18 / 8),
+        ("zero3", {"implementation": "deepspeed"}, 18 / 8),
+        ("zero2", {}, None),
+        ("zero1", {"implementation": "deepspeed"}, None),
+        ("fsdp2", {}, None),
+    ],
+)
+def test_the_estimator_of_a_step(strategy: str, options: dict[str, Any], factor: float | None) -> None:
+    """2 Psi + 18 Psi / 8 of ZeRO-2, and 4 L + 18 Psi / 8 of ZeRO-3, L the embedding of GPT-2."""
+    model = load_model("gpt2")
+    training = prepare_training(model, Cluster.machine("dgx-a100"), Workload(1, 64), mfu=0.4)
+    step = simulate_step(training, strategy, options)
+    estimate = estimate_of(step)
+    if factor is None:
+        assert estimate is None
+        assert estimate_blocks(step) == []
+        return
+    assert estimate is not None
+    gathered = 4 * 50257 * 768 if strategy == "zero3" else 0
+    assert estimate.gpu_bytes == pytest.approx(factor * model.elements + gathered, abs=1)
+    differences = beside_peak(estimate, step)
+    assert sum(one.simulated_bytes for one in differences) == step.peak_bytes
+    assert len(estimate_blocks(step)) == 3
