@@ -114,9 +114,8 @@ class Parameters:
         far = [p for p in ordered if p.name not in self.second]
         size = self.options["zero_hpz_partition_size"]
         for group, ranks, chosen in ((HPZ, min(size, self.ranks), near), (WORLD, self.ranks, far)):
-            alone = self.options["allgather_sequential"]
-            for together in [[p] for p in chosen] if alone else [chosen] if chosen else []:
-                self._gather(together, group, ranks)
+            if chosen:
+                self._gather(chosen, group, ranks)
 
     def _gather(self, parameters: Sequence[Parameter], group: str, ranks: int) -> None:
         more = f" and {len(parameters) - 1} more" if len(parameters) > 1 else ""
