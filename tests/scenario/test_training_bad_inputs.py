@@ -71,6 +71,20 @@ CASES = {
     training(REST): ["$.training (line 3): the key model is missing; write model: llama-3-8b"],
     # strategies and their options
     unit("strategy: ddp", "strategy: dpp"): ['$.training.strategy (line 3): "dpp" is not a strategy; did you mean "ddp"?'],
+    unit("strategy: ddp", "strategies: [5, ddpp]"): [
+        "$.training.strategies[0] (line 3): 5 is not a strategy; write a name such as ddp, or {ddp: {bucket_cap: 25 MiB}}",
+        '$.training.strategies[1] (line 3): "ddpp" is not a strategy; did you mean "ddp"?',
+    ],
+    unit("strategy: ddp", "strateg: ddp"): ['$.training.strateg (line 3): unknown key; did you mean "strategy"?'],
+    unit("strategy: ddp", "strategies: ddp"): ['$.training.strategies (line 3): "ddp" is not a list; write strategies: [ddp, all_reduce_once]'],
+    training("strategy: ddpp, sequence: 128, mfu: 45%"): [
+        "$.training (line 3): the key model is missing; write model: llama-3-8b",
+        '$.training.strategy (line 3): "ddpp" is not a strategy; did you mean "ddp"?',
+    ],
+    training(UNIFORM.replace("strategy: ddp", "strategies: [ddpp, ddp]"), "expect: [{step_second: {strategy: ddp}, at_most: 1 s}]"): [
+        '$.training.strategies[0] (line 3): "ddpp" is not a strategy; did you mean "ddp"?',
+        '$.expect[0].step_second (line 4): unknown key; did you mean "step_seconds"?',
+    ],
     unit("strategy: ddp, ", ""): ["$.training (line 3): no strategy is named; write strategy: ddp, or strategies: [ddp, all_reduce_once]"],
     unit("strategy: ddp", "strategy: ddp, strategies: [ddp]"): ["$.training (line 3): strategy and strategies cannot stand together"],
     unit("strategy: ddp", "strategies: [ddp, {ddp: {}}]"): ["$.training.strategies[1] (line 3): ddp is listed twice, first at [0]; keep one"],
@@ -140,6 +154,11 @@ CASES = {
         '$.training.optimizer (line 3): "adan" is not an optimizer; did you mean "adam"?',
         '$.training.recomputation (line 3): "some" is unknown; known: none, selective, full',
         '$.training.step (line 3): "zeroth" is not a step; write first, steady, or a number from 1 on',
+    ],
+    unit("mfu: 45%", "mfu: 45%, parameters: int8"): ['$.training.parameters (line 3): "int8" is unknown; known: float64, float32, float16, bfloat16'],
+    unit("mfu: 45%", "mfu: 45%, dtype: uint8, gradients: int32"): [
+        '$.training.dtype (line 3): "uint8" is unknown; known: float64, float32, float16, bfloat16',
+        '$.training.gradients (line 3): "int32" is unknown; known: float64, float32, float16, bfloat16',
     ],
     unit("mfu: 45%", "mfu: 45%, optimizer: {name: adan, mster: true}"): [
         '$.training.optimizer.mster (line 3): unknown key; did you mean "master"?',

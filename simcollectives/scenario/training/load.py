@@ -6,11 +6,11 @@ from typing import Any
 
 from simcollectives.algorithms import find_algorithm, resolve_options
 from simcollectives.engines import DTYPES
-from simcollectives.errors import InputError, Problem
+from simcollectives.errors import InputError, Problem, nearest
 from simcollectives.interop.huggingface import read_model
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.scenario.context import Context, unknown_key
-from simcollectives.scenario.load_collective import listed_once
+from simcollectives.scenario.load_collective import listed_once, readable
 from simcollectives.scenario.places import Path, place_text
 from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.training.naming import written_options
@@ -21,6 +21,7 @@ from simcollectives.scenario.training.schema import (
     TensorModel,
     TrainingModel,
     UniformModel,
+    read_strategy,
 )
 from simcollectives.scenario.training.types import TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry
@@ -38,14 +39,13 @@ PATH: Path = ("training",)
 def load_training(context: Context, value: Any) -> TrainingSettings | None:
     """Return the settings of a training step, without strategies that do not exist; None where nothing is left."""
     parsed = context.validate(PATH, value, TrainingModel)
+    entries = _entries(context, value) if isinstance(value, dict) else []
     if parsed is None:
         return None
-    before = len(context.problems)
     model, notes = _model(context, parsed.model)
     if model is not None and model.elements > MAX_PARAMETERS:
         context.add((*PATH, "model"), f"{model.elements:.6g} parameters; a model has at most {MAX_PARAMETERS:.0e}")
         model = None
-    entries = _entries(context, parsed)
     choices = _choices(context, parsed.collectives or {})
     precision = _precision(parsed)
     if ("mfu" in value or is_swept(context, "mfu")) == ("layer_seconds" in value):
@@ -53,7 +53,7 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
     if parsed.mfu is not None and not 0 < parsed.mfu <= 1:
         context.add((*PATH, "mfu"), f"{parsed.mfu:.6g} is not a share of the peak; write more than 0% and at most 100%")
     layers = {} if model is None else _layer_seconds(context, parsed, model)
-    if model is None or not entries or len(context.problems) > before:
+    if model is None or not entries:
         return None
     return TrainingSettings(
         model=model,
@@ -117,16 +117,20 @@ def _named(problem: Problem, file: str) -> Problem:
     return Problem("", f"{field} in {file}{line}: {problem.message}" if field else f"{file}{line}: {problem.message}")
 
 
-def _entries(context: Context, parsed: TrainingModel) -> list[AlgorithmEntry]:
-    if (parsed.strategy is None) == (parsed.strategies is None):
-        what = "strategy and strategies cannot stand together" if parsed.strategy else "no strategy is named"
-        context.add(PATH, f"{what}; write strategy: ddp, or strategies: [ddp, all_reduce_once]")
+def _entries(context: Context, value: Mapping[str, Any]) -> list[AlgorithmEntry]:
+    """Return the strategies that exist; of a list with other things in it, too."""
+    written = [key for key in ("strategy", "strategies") if key in value]
+    if len(written) != 1:
+        what = "strategy and strategies cannot stand together" if written else "no strategy is named"
+        if written or not any(nearest(key, ("strategy", "strategies")) for key in value):
+            context.add(PATH, f"{what}; write strategy: ddp, or strategies: [ddp, all_reduce_once]")
         return []
-    paths: dict[Path, Reference] = {}
-    if parsed.strategy is not None:
-        paths[(*PATH, "strategy")] = parsed.strategy
-    for index, one in enumerate(parsed.strategies or ()):
-        paths[(*PATH, "strategies", index)] = one
+    named = value[written[0]]
+    if written[0] == "strategy":
+        paths: dict[Path, Reference] = {(*PATH, "strategy"): one for one in readable([named], read_strategy).values()}
+    else:
+        found = readable(named if isinstance(named, list) else [], read_strategy)
+        paths = {(*PATH, "strategies", index): one for index, one in found.items()}
     return listed_once(context, paths, lambda path, reference: _entry(context, path, reference))
 
 

@@ -4,7 +4,6 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from simcollectives.engines import DTYPES
 from simcollectives.errors import listing, suggestion
 from simcollectives.scenario.keys import POINT_KEYS
 from simcollectives.scenario.places import shown
@@ -31,7 +30,7 @@ from simcollectives.scenario.schema_values import (
     reference_reader,
 )
 from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
-from simcollectives.training.setup import OPTIMIZERS
+from simcollectives.training.setup import FLOATS, OPTIMIZERS
 from simcollectives.training.workload import AttentionFlops, AttentionKernel, Recomputation
 
 _REFERENCE_SCHEMA = {
@@ -42,11 +41,8 @@ _REFERENCE_SCHEMA = {
     "description": "A strategy: its name, or {name: {option: value}}; see: simcollectives list strategies",
     "examples": ["ddp", {"ddp": {"bucket_cap": "25 MiB"}}],
 }
-StrategyReference = Annotated[
-    Reference,
-    PlainValidator(reference_reader("strategy", "write a name such as ddp, or {ddp: {bucket_cap: 25 MiB}}")),
-    WithJsonSchema(_REFERENCE_SCHEMA),
-]
+read_strategy = reference_reader("strategy", "write a name such as ddp, or {ddp: {bucket_cap: 25 MiB}}")
+StrategyReference = Annotated[Reference, PlainValidator(read_strategy), WithJsonSchema(_REFERENCE_SCHEMA)]
 
 
 MAX_PARAMETERS = 10**14
@@ -173,11 +169,11 @@ class TrainingModel(Model):
     train_batch: Size | None = Field(
         None, description="Sequences of a step on all ranks; checked: micro_batch x accumulation x world size"
     )
-    dtype: Literal[tuple(DTYPES)] = Field("bfloat16", description="Of the matrix products")  # type: ignore[valid-type]
-    parameters: Literal[tuple(DTYPES)] | None = Field(  # type: ignore[valid-type]
+    dtype: Literal[FLOATS] = Field("bfloat16", description="Of the matrix products")  # type: ignore[valid-type]
+    parameters: Literal[FLOATS] | None = Field(  # type: ignore[valid-type]
         None, description="Dtype that parameters are held in; dtype, if left out"
     )
-    gradients: Literal[tuple(DTYPES)] | None = Field(  # type: ignore[valid-type]
+    gradients: Literal[FLOATS] | None = Field(  # type: ignore[valid-type]
         None, description="Dtype of gradients; that of parameters, if left out"
     )
     optimizer: AnyOptimizer = Field(default_factory=OptimizerModel)
