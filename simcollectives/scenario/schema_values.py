@@ -26,6 +26,7 @@ from simcollectives.scenario.keys import (
     SECONDS_PER_BYTE,
     SEED,
     SEEDS,
+    SHARE,
     SIZE,
     SPREAD,
     JsonSchema,
@@ -56,6 +57,7 @@ Seconds = Annotated[float, reader(SECONDS), WithJsonSchema(SECONDS.json_schema)]
 Bandwidth = Annotated[float, reader(BANDWIDTH), WithJsonSchema(BANDWIDTH.json_schema)]
 SecondsPerByte = Annotated[float, reader(SECONDS_PER_BYTE), WithJsonSchema(SECONDS_PER_BYTE.json_schema)]
 Ratio = Annotated[float, reader(RATIO), WithJsonSchema(RATIO.json_schema)]
+Share = Annotated[float, reader(SHARE), WithJsonSchema(SHARE.json_schema)]
 Factor = Annotated[float, reader(FACTOR), WithJsonSchema(FACTOR.json_schema)]
 Oversubscription = Annotated[float, reader(OVERSUBSCRIPTION), WithJsonSchema(OVERSUBSCRIPTION.json_schema)]
 FlopsPerSecond = Annotated[float, reader(FLOPS_PER_SECOND), WithJsonSchema(FLOPS_PER_SECOND.json_schema)]

@@ -68,6 +68,9 @@ CASES = {
     training(f"model: {{config: nowhere.json}}, {REST}"): [
         "$.training.model.config (line 3): nowhere.json: the file cannot be read (No such file or directory); check the path"
     ],
+    training(f"model: {{config: ..}}, {REST}"): [
+        "$.training.model.config (line 3): ..: the folder has no config.json; name the file, or a folder that has one"
+    ],
     training(REST): ["$.training (line 3): the key model is missing; write model: llama-3-8b"],
     # strategies and their options
     unit("strategy: ddp", "strategy: dpp"): ['$.training.strategy (line 3): "dpp" is not a strategy; did you mean "ddp"?'],
@@ -120,7 +123,7 @@ CASES = {
     ],
     # compute
     unit("mfu: 45%", "mfu: 0"): [f"$.training.mfu (line 3): 0 {SHARE}"],
-    unit("mfu: 45%", "mfu: 101%"): [f"$.training.mfu (line 3): 1.01 {SHARE}"],
+    unit("mfu: 45%", "mfu: 200%"): [f'$.training.mfu (line 3): "200%" {SHARE}'],
     unit("mfu: 45%", "mfu: 45"): [f"$.training.mfu (line 3): 45 {SHARE}"],
     unit("mfu: 45%", "mfu: .nan"): ["$.training.mfu (line 3): .nan is not a finite number; write a number"],
     unit("mfu: 45%", "mfu: 1e400%"): ['$.training.mfu (line 3): "1e400%" is outside of what a float holds'],
@@ -128,8 +131,8 @@ CASES = {
     unit(", mfu: 45%", ""): [f"$.training (line 3): {TIMES}"],
     training(f"{LAYERS}, mfu: 45%, {ZEROS}"): [f"$.training (line 3): {TIMES}"],
     training(UNIFORM, "sweep: {mfu: [0, 45%, 101%]}"): [
-        "$.sweep (line 4): at mfu: 0%: 0 is not a share of the peak; give more than 0 and at most 1, such as 0.45",
-        "$.sweep (line 4): at mfu: 101%: 1.01 is not a share of the peak; give more than 0 and at most 1, such as 0.45",
+        f"$.sweep.mfu[0] (line 4): 0 {SHARE}",
+        f'$.sweep.mfu[2] (line 4): "101%" {SHARE}',
     ],
     training(UNIFORM, cluster=BARE): [f"$.training (line 3): the device has no known peak for bfloat16; {PEAK}"],
     training(UNIFORM, cluster=V100): [
@@ -148,12 +151,12 @@ CASES = {
         "$.sweep.sequence (line 4): layer_seconds are measured for one sequence; leave it as it is, or write mfu: instead",
     ],
     # words
-    unit("mfu: 45%", "mfu: 45%, dtype: fp8, optimizer: adan, recomputation: some, step: zeroth, foo: 1"): [
+    unit("mfu: 45%", "mfu: 45%, dtype: fp8, optimizer: adan, recomputation: some, step: 1000000000, foo: 1"): [
         '$.training.dtype (line 3): "fp8" is unknown; known: float64, float32,',
         "$.training.foo (line 3): unknown key; known keys: model, strategy,",
         '$.training.optimizer (line 3): "adan" is not an optimizer; did you mean "adam"?',
         '$.training.recomputation (line 3): "some" is unknown; known: none, selective, full',
-        '$.training.step (line 3): "zeroth" is not a step; write first, steady, or a number from 1 on',
+        "$.training.step (line 3): 1000000000 is not a step; write first, steady, or a whole number from 1 to 1000000",
     ],
     unit("mfu: 45%", "mfu: 45%, parameters: int8"): ['$.training.parameters (line 3): "int8" is unknown; known: float64, float32, float16, bfloat16'],
     unit("mfu: 45%", "mfu: 45%, dtype: uint8, gradients: int32"): [

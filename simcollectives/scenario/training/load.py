@@ -50,8 +50,6 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
     precision = _precision(parsed)
     if ("mfu" in value or is_swept(context, "mfu")) == ("layer_seconds" in value):
         context.add(PATH, "compute takes its time from mfu, or from layer_seconds; write one of them, such as mfu: 45%")
-    if parsed.mfu is not None and not 0 < parsed.mfu <= 1:
-        context.add((*PATH, "mfu"), f"{parsed.mfu:.6g} is not a share of the peak; write more than 0% and at most 100%")
     layers = {} if model is None else _layer_seconds(context, parsed, model)
     if model is None or not entries:
         return None
@@ -91,10 +89,10 @@ def _model(context: Context, written: Any) -> tuple[Model | None, tuple[str, ...
         if isinstance(written, TensorModel):
             return tensor_model("tensors", [Parameter(name, tuple(s)) for name, s in written.tensors.items()]), ()
         if isinstance(written, ConfigModel):
-            file = FilePath(context.document.source).parent / written.config
-            built = _read_config(file)
+            name = FilePath(written.config).name or written.config
+            built = _read_config(FilePath(context.document.source).parent / written.config, name)
             assumed = ", ".join(f"{field} {value}" for field, value in built.assumed)
-            notes = (f"{file.name} leaves out {assumed}: the defaults of transformers are taken",) if assumed else ()
+            notes = (f"{name} leaves out {assumed}: the defaults of transformers are taken",) if assumed else ()
             return built.model, (*built.warnings, *notes)
         return load_model(written), ()
     except InputError as error:
@@ -103,12 +101,12 @@ def _model(context: Context, written: Any) -> tuple[Model | None, tuple[str, ...
     return None, ()
 
 
-def _read_config(file: FilePath) -> BuiltModel:
+def _read_config(file: FilePath, name: str) -> BuiltModel:
     """Read a config.json; its problems say which field they are about."""
     try:
         return read_model(file)
     except InputError as error:
-        raise InputError([_named(problem, file.name) for problem in error.problems]) from None
+        raise InputError([_named(problem, name) for problem in error.problems]) from None
 
 
 def _named(problem: Problem, file: str) -> Problem:

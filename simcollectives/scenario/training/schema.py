@@ -22,9 +22,9 @@ from simcollectives.scenario.schema_values import (
     AlgorithmReference,
     Model,
     RankFactors,
-    Ratio,
     Reference,
     Seconds,
+    Share,
     Size,
     custom_error,
     reference_reader,
@@ -140,20 +140,23 @@ AnyModel = Annotated[
 ]
 
 
+MAX_STEP = 1_000_000
+
+
 def _read_iteration(value: object) -> int | None:
     if value == "steady":
         return None
     if value == "first":
         return 0
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_STEP:
         return value - 1
-    raise custom_error(f"{shown(value)} is not a step; write first, steady, or a number from 1 on")
+    raise custom_error(f"{shown(value)} is not a step; write first, steady, or a whole number from 1 to {MAX_STEP}")
 
 
 Iteration = Annotated[
     Any,
     PlainValidator(_read_iteration),
-    WithJsonSchema({"oneOf": [{"enum": ["first", "steady"]}, {"type": "integer", "minimum": 1}]}),
+    WithJsonSchema({"oneOf": [{"enum": ["first", "steady"]}, {"type": "integer", "minimum": 1, "maximum": MAX_STEP}]}),
 ]
 
 
@@ -177,7 +180,7 @@ class TrainingModel(Model):
         None, description="Dtype of gradients; that of parameters, if left out"
     )
     optimizer: AnyOptimizer = Field(default_factory=OptimizerModel)
-    mfu: Ratio | None = Field(None, description="Share of the device's peak that kernels reach", examples=["45%"])
+    mfu: Share | None = Field(None, description="Share of the device's peak that kernels reach", examples=["45%"])
     layer_seconds: dict[str, PassModel] | None = Field(
         None, description='Measured, by layer, or "block" for every block; instead of mfu'
     )
