@@ -15,7 +15,7 @@ MOST_SAMPLES, MOST_TOKENS = 1 << 24, 1 << 30
 
 @dataclass(frozen=True)
 class Workload:
-    """``samples`` sequences of ``sequence`` tokens, and how they are computed.
+    """``samples`` sequences of ``sequence`` tokens, and how they are computed. An image is a sequence of one.
 
     ``recomputation`` in the backward: ``selective`` of the attention between the projections, ``full`` of whole blocks,
     of which only the input is kept. The ``attention_kernel`` either keeps the weights of the attention for the backward

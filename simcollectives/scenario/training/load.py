@@ -56,7 +56,7 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
     return TrainingSettings(
         model=model,
         strategies=tuple(entries),
-        sequence=parsed.sequence,
+        sequence=1 if parsed.sequence is None and not model.has_sequence else parsed.sequence,
         micro_batch=parsed.micro_batch,
         accumulation=parsed.accumulation,
         train_batch=parsed.train_batch,

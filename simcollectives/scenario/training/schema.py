@@ -166,7 +166,9 @@ class TrainingModel(Model):
     model: AnyModel = Field(examples=["llama-3-8b"])
     strategy: StrategyReference | None = Field(None, description="How it is trained")
     strategies: list[StrategyReference] | None = Field(None, min_length=1, description="Several, to be compared")
-    sequence: Size | None = Field(None, description="Tokens of a sequence", examples=[4096])
+    sequence: Size | None = Field(
+        None, description="Tokens of a sequence; of models that have any, not of images", examples=[4096]
+    )
     micro_batch: Size = Field(1, description="Sequences of a rank in one pass")
     accumulation: Size = Field(1, description="Micro-batches of a step")
     train_batch: Size | None = Field(
