@@ -104,7 +104,7 @@ CASES = {
     ],
     # batches
     unit("sequence: 128", "sequence: 128, micro_batch: 2, accumulation: 3, train_batch: 50"): [
-        "$.training (line 3): 50 is not micro_batch x accumulation x world size, 2 x 3 x 8 = 48; change one of them"
+        "$.training.train_batch (line 3): 50 is not micro_batch x accumulation x world size, 2 x 3 x 8 = 48; change one of them"
     ],
     training(UNIFORM + ", train_batch: 8", "sweep: {accumulation: [1, 2]}"): [
         "$.sweep (line 4): at accumulation: 2: 8 is not micro_batch x accumulation x world size, 1 x 2 x 8 = 16; change one of them"
@@ -116,7 +116,7 @@ CASES = {
     ],
     unit(", sequence: 128", ""): ["$.training (line 3): no sequence is given; write sequence: 4096 under training:, or sweep it"],
     unit("sequence: 128", "sequence: 128, accumulation: 16777216"): [
-        "$.training (line 3): 16777216 micro-batches x 8 modules are 134,217,728 passes to play; at most 1,000,000: take fewer micro-batches"
+        "$.training.accumulation (line 3): 16777216 micro-batches x 8 modules are 134,217,728 passes to play; at most 1,000,000: take fewer micro-batches"
     ],
     training("model: gpt2, strategy: ddp, mfu: 45%", "sweep: {sequence: [1024, 1025]}"): [
         "$.sweep (line 4): at sequence: 1025: 1025 tokens; gpt2 has learned positions for 1024; give at most as many"
@@ -134,9 +134,9 @@ CASES = {
         f"$.sweep.mfu[0] (line 4): 0 {SHARE}",
         f'$.sweep.mfu[2] (line 4): "101%" {SHARE}',
     ],
-    training(UNIFORM, cluster=BARE): [f"$.training (line 3): the device has no known peak for bfloat16; {PEAK}"],
+    training(UNIFORM, cluster=BARE): [f"$.training.mfu (line 3): the device has no known peak for bfloat16; {PEAK}"],
     training(UNIFORM, cluster=V100): [
-        f"$.training (line 3): the device has no known peak for bfloat16; it has float16 125 TFLOP/s; {PEAK}"
+        f"$.training.mfu (line 3): the device has no known peak for bfloat16; it has float16 125 TFLOP/s; {PEAK}"
     ],
     training(f"{LAYERS}, layer_seconds: {{blok: {{forward: 1 ms, backward: 2 ms}}}}"): [
         "$.training.layer_seconds (line 3): layers.0, layers.1 have no time; write {forward: 0 s, backward: 0 s} where a layer takes none",
@@ -168,10 +168,15 @@ CASES = {
         '$.training.optimizer.name (line 3): "adan" is unknown; did you mean "adam"?',
     ],
     unit("mfu: 45%", "mfu: 45%, slow: {0: 0, x: 2, 3: fast}"): [
-        '$.training.slow (line 3): rank 0: 0 is out of range: a factor is 1e-9 to 1e9; write for instance "50%"; '
-        '"x" is not a rank; write a whole number, as in {3: 120%}; rank 3: "fast"'
+        '$.training.slow.x (line 3): "x" is not a rank; write a whole number, as in {3: 120%}',
+        '$.training.slow["0"] (line 3): 0 is out of range: a factor is 1e-9 to 1e9; write for instance "50%"',
+        '$.training.slow["3"] (line 3): "fast" does not start with a number, and a ratio does; write "0.5%"',
     ],
-    unit("mfu: 45%", "mfu: 45%, slow: {8: 2}"): ["$.training (line 3): there is no rank 8; ranks are 0 to 7"],
+    unit("mfu: 45%", "mfu: 45%, slow: {8: 2, 9: 3}, train_batch: 9"): [
+        "$.training.slow (line 3): there is no rank 8; ranks are 0 to 7",
+        "$.training.slow (line 3): there is no rank 9; ranks are 0 to 7",
+        "$.training.train_batch (line 3): 9 is not micro_batch x accumulation x world size, 1 x 1 x 8 = 8",
+    ],
     unit("mfu: 45%", "mfu: 45%, collectives: {all_reduc: ring, broadcast: 3}"): [
         "$.training.collectives.broadcast (line 3): 3 is not an algorithm; write a name such as ring",
     ],
