@@ -362,3 +362,14 @@ def test_the_plugin_collects_expectations(tmp_path: Path) -> None:
     assert "2 failed, 1 passed" in done.stdout
     assert "it is not" in done.stdout
     assert 'did you mean "expect"?' in done.stdout
+
+
+def test_algorithms_of_collectives_that_no_step_issues_are_warned_of(run: Runner) -> None:
+    body = UNIFORM + ", collectives: {all_reduce: ring, all_to_all: direct}"
+    assert run(training(body)).warnings == (
+        "collectives: all_to_all is not used: no step issues all_to_all; steps issue all_reduce",
+    )
+    server = UNIFORM.replace("strategy: ddp", "strategy: parameter_server") + ", collectives: {all_reduce: ring}"
+    assert run(training(server)).warnings == (
+        "collectives: all_reduce is not used: the strategy itself decides its algorithm; steps issue all_reduce",
+    )

@@ -58,11 +58,12 @@ def run_training(scenario: TrainingScenario, progress: Callable[[int, int], None
         interrupted = True
     except InputError as error:
         collected.problems += error.problems
+    unused = () if interrupted or collected.problems else evaluator.unused_choices
     return ScenarioResult(
         scenario=scenario,
         rows=tuple(collected.rows),
         checks=tuple(collected.checks),
-        warnings=(*scenario.training.notes, *evaluator.warnings, *_too_large(collected.rows)),
+        warnings=(*scenario.training.notes, *evaluator.warnings, *unused, *_too_large(collected.rows)),
         notes=tuple(evaluator.reasons),
         interrupted=interrupted,
         problems=tuple(dict.fromkeys(collected.problems)),
