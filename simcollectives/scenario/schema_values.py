@@ -158,7 +158,7 @@ def _by_rank(kind: Kind, what: str, example: str) -> Any:
     }
     ranks = Annotated[int, PlainValidator(read_rank)]
     return Annotated[
-        dict[ranks, Annotated[float, reader(kind)]],  # type: ignore[valid-type]
+        dict[ranks, Annotated[float, reader(kind)]],
         BeforeValidator(check),
         WithJsonSchema(schema),
     ]
