@@ -84,7 +84,8 @@ def _remedy(plan: Plan, run: PlannedRun) -> str:
     if other.engine == run.estimate.engine:
         return f"without skipping: false {about}, to the same time"
     write = "auto" if other.engine == "vectorized" else other.engine
-    return f"{other.engine} is exact there, too, in {about}: write engine: {write}"
+    leave = "" if scenario.skipping else ", and leave skipping: false out"
+    return f"{other.engine} is exact there, too, in {about}: write engine: {write}{leave}"
 
 
 def _smaller(plan: Plan, run: PlannedRun) -> str:
