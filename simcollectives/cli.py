@@ -18,7 +18,7 @@ from simcollectives.errors import InputError, Problem, counted, show_value, sugg
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from simcollectives.scenario import AnyScenario, Plan, ScenarioResult
+    from simcollectives.scenario import AnyScenario, Plan, ScenarioResult, StepPlan
 
 app = typer.Typer(
     add_completion=False,
@@ -232,7 +232,7 @@ def _run_one(scenario: "AnyScenario", output: Path | None) -> tuple["ScenarioRes
     return result, max(code, ExitCode.DONE if result.passed else ExitCode.EXPECTATION_FAILED)
 
 
-def _say_cost(name: str, plan: "Plan") -> None:
+def _say_cost(name: str, plan: "Plan | StepPlan") -> None:
     """Say what a run costs before it, where it costs anything to speak of."""
     from simcollectives.scenario.advice import advice, cost_line, free_memory_bytes
 

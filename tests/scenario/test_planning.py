@@ -77,7 +77,7 @@ def test_a_crossover_runs_where_no_closed_form_gives_the_time(load: Loader) -> N
     ring = [(times, messages) for label, times, messages in played if label == "ring"]
     assert len(ring) > 3
     assert ring[0] == (1, 112)
-    assert ring[-1] == (planning._ROOT_RUNS, 112)
+    assert ring[-1] == (planning.ROOT_RUNS, 112)
 
 
 def test_timelines_are_runs_of_the_event_engine(load: Loader) -> None:
