@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simcollectives.errors import InputError, Problem
+from simcollectives.errors import InputError, Problem, counted, show_value, suggestion
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from simcollectives.scenario import AnyScenario, Plan, ScenarioResult
+    from simcollectives.scenario import AnyScenario, Plan, ScenarioResult, StepPlan
 
 app = typer.Typer(
     add_completion=False,
@@ -164,8 +164,11 @@ def import_(
 
 
 @app.command("list")
-def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> None:
+def list_(what: Annotated[str, typer.Argument(metavar="WHAT", help=f"One of {', '.join(Catalogue)}.")]) -> None:
     """List what scenarios can name."""
+    known = list(Catalogue)
+    if what not in known:
+        raise InputError(f"there is no list of {show_value(what)}; {suggestion(what, known, 'there are')}")
     from simcollectives.report import tables
 
     makers: dict[Catalogue, Callable[[int], list[RenderableType]]] = {
@@ -174,7 +177,7 @@ def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> N
         Catalogue.MACHINES: tables.machine_tables,
         Catalogue.MODELS: tables.model_tables,
     }
-    tables.show(makers[what](tables.make_console(sys.stdout).width), sys.stdout)
+    tables.show(makers[Catalogue(what)](tables.make_console(sys.stdout).width), sys.stdout)
 
 
 @app.command()
@@ -319,13 +322,12 @@ def _run_one(scenario: "AnyScenario", output: Path | None) -> tuple["ScenarioRes
         typer.echo(str(InputError(result.problems, scenario.file)), err=True)
         code = ExitCode.BAD_INPUT
     if result.interrupted:
-        rows = f"{len(result.rows)} finished row{'s' if len(result.rows) != 1 else ''}"
-        typer.echo(f"interrupted: {scenario.file} has {rows}", err=True)
+        typer.echo(f"interrupted: {scenario.file} has {counted(len(result.rows), 'finished row')}", err=True)
         return result, ExitCode.INTERRUPTED
     return result, max(code, ExitCode.DONE if result.passed else ExitCode.EXPECTATION_FAILED)
 
 
-def _say_cost(name: str, plan: "Plan") -> None:
+def _say_cost(name: str, plan: "Plan | StepPlan") -> None:
     """Say what a run costs before it, where it costs anything to speak of."""
     from simcollectives.scenario.advice import advice, cost_line, free_memory_bytes
 
@@ -348,8 +350,8 @@ def _print_tables(result: "ScenarioResult", *, checks_only: bool) -> None:
 def _print_summary(results: Sequence["ScenarioResult"]) -> None:
     checks = [check for result in results for check in result.checks]
     failed = sum(not check.passed for check in checks)
-    scenarios = f"{len(results)} scenario{'s' if len(results) != 1 else ''}"
-    typer.echo(f"{len(checks) - failed} expectations passed, {failed} failed, in {scenarios}")
+    passed = f"{counted(len(checks) - failed, 'expectation')} passed"
+    typer.echo(f"{passed}, {failed} failed, in {counted(len(results), 'scenario')}")
 
 
 def main() -> None:
