@@ -388,3 +388,9 @@ def test_bad_lists_of_tensors_tell_all_problems() -> None:
     with pytest.raises(InputError) as caught:
         tensor_model("list", [Parameter("a", (0, 2)), Parameter("a", (1,)), Parameter("", (2,)), Parameter("b", (-1,))])
     assert [problem.place for problem in caught.value.problems] == [f"tensors[{index}]" for index in range(4)]
+
+
+@pytest.mark.parametrize("name", [["gpt2"], {}, None, 2])
+def test_what_is_no_name_is_no_model(name: Any) -> None:
+    with pytest.raises(InputError, match="is not a known model"):
+        load_model(name)

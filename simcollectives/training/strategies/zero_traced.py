@@ -15,7 +15,6 @@ from simcollectives.training.pricing import WORLD
 from simcollectives.training.program import COMPUTE, Builder, Call, Program
 from simcollectives.training.setup import Training
 from simcollectives.training.sharding import (
-    UNSHARDED,
     UNSHARDED_GRADIENTS,
     optimizer_on_shard,
     padded,
@@ -51,7 +50,7 @@ def write_program(training: Training, options: Options) -> Program:
 
 
 def _stand(builder: Builder, training: Training, options: Options, dtypes: Dtypes, gathered: Parameters) -> None:
-    """Shards of everything and a bucket; persistent parameters whole, but before the first step."""
+    """Note shards of everything, a bucket, and what is whole."""
     shard = shard_elements(training)
     builder.stand(PARAMETERS, shard * dtypes.model_bytes)
     stand_buffers(builder, training)
@@ -59,10 +58,7 @@ def _stand(builder: Builder, training: Training, options: Options, dtypes: Dtype
     builder.stand(GRADIENTS, shard * dtypes.accumulation_bytes)
     if options["contiguous_gradients"]:
         builder.stand(BUCKETS, options["reduce_bucket_size"] * dtypes.model_bytes)
-    if training.iteration != 0:
-        sizes = {p.name: padded(p.elements, training.world_size) * dtypes.model_bytes for p in gathered.persistent}
-        gathered.held.update(sizes)
-        builder.stand(UNSHARDED, sum(sizes.values()))
+    gathered.stand()
 
 
 def shard_elements(training: Training) -> int:
