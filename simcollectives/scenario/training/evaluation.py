@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from simcollectives.cluster import Cluster
-from simcollectives.errors import InputError
+from simcollectives.errors import InputError, listing
 from simcollectives.scenario.build import build_cluster, restricted
 from simcollectives.scenario.keys import Kind, kind_of, point_text
 from simcollectives.scenario.places import placed
@@ -82,6 +82,7 @@ class TrainingEvaluator:
     scenario: TrainingScenario
     warnings: dict[str, None] = field(default_factory=dict)
     reasons: dict[str, None] = field(default_factory=dict)
+    _issued: dict[str, bool] = field(default_factory=dict)
     _values: dict[Hashable, dict[str, Any]] = field(default_factory=dict)
     _pricers: dict[Hashable, Pricer] = field(default_factory=dict)
 
@@ -145,7 +146,22 @@ class TrainingEvaluator:
             where = f"at {point_text(point)}" if point else ""
             raise placed(error, entry, where, "take a smaller model", self.scenario.file) from error
         self.warnings.update(dict.fromkeys(step.warnings))
+        decided = find_strategy(entry.name).choices(options)
+        for one in step.collectives:
+            self._issued[one.kind] = self._issued.get(one.kind, False) or one.kind not in decided
         return step
+
+    @property
+    def unused_choices(self) -> list[str]:
+        """What to warn of: algorithms under ``collectives:`` that no collective of the steps so far was priced by."""
+        found = []
+        for kind in self.scenario.training.choices if self._issued else ():
+            if self._issued.get(kind):
+                continue
+            why = "the strategy itself decides its algorithm" if kind in self._issued else f"no step issues {kind}"
+            has = f"{why}; steps issue {listing(list(self._issued))}"
+            found.append(f"collectives: {kind} is not used: {has}")
+        return found
 
     def _pricer(self, cluster: Cluster, settings: TrainingSettings, entry: AlgorithmEntry, point: Point) -> Pricer:
         """Return what prices collectives; those of one cluster and the same algorithms share their prices."""
