@@ -16,6 +16,7 @@ from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.training.naming import written_options
 from simcollectives.scenario.training.schema import (
     MAX_PARAMETERS,
+    Compared,
     ConfigModel,
     OptimizerModel,
     TensorModel,
@@ -36,10 +37,13 @@ from simcollectives.training.strategies.table import find_strategy, label_of
 PATH: Path = ("training",)
 
 
-def load_training(context: Context, value: Any) -> TrainingSettings | None:
-    """Return the settings of a training step, without strategies that do not exist; None where nothing is left."""
+def load_training(context: Context, value: Any, compared: Any = None) -> TrainingSettings | None:
+    """Return the settings of a training step, without strategies that do not exist; None where nothing is left.
+
+    ``compared`` is what the section ``compare:`` says, None where there is none.
+    """
     parsed = context.validate(PATH, value, TrainingModel)
-    entries = _entries(context, value) if isinstance(value, dict) else []
+    entries = _entries(context, _references(context, value, compared)) if isinstance(value, dict) else []
     if parsed is None:
         return None
     model, notes = _model(context, parsed.model)
@@ -50,6 +54,9 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
     precision = _precision(parsed)
     if ("mfu" in value or is_swept(context, "mfu")) == ("layer_seconds" in value):
         context.add(PATH, "compute takes its time from mfu, or from layer_seconds; write one of them, such as mfu: 45%")
+    if "seed" in value and parsed.jitter is None:
+        remedy = "write jitter: {lognormal: 1%}, or leave seed out"
+        context.add((*PATH, "seed"), f"nothing is random, so that every seed gives the same step; {remedy}")
     layers = {} if model is None else _layer_seconds(context, parsed, model)
     if model is None or not entries:
         return None
@@ -69,6 +76,8 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
         attention_flops=parsed.attention_flops,
         iteration=parsed.step,
         slow=parsed.slow or {},
+        jitter=parsed.jitter,
+        seed=parsed.seed,
         choices=choices,
         notes=notes,
     )
@@ -115,21 +124,28 @@ def _named(problem: Problem, file: str) -> Problem:
     return Problem("", f"{field} in {file}{line}: {problem.message}" if field else f"{file}{line}: {problem.message}")
 
 
-def _entries(context: Context, value: Mapping[str, Any]) -> list[AlgorithmEntry]:
-    """Return the strategies that exist; of a list with other things in it, too."""
-    written = [key for key in ("strategy", "strategies") if key in value]
-    if len(written) != 1:
-        what = "strategy and strategies cannot stand together" if written else "no strategy is named"
-        if written or not any(nearest(key, ("strategy", "strategies")) for key in value):
+def _references(context: Context, value: Mapping[str, Any], compared: Any) -> dict[Path, Reference]:
+    """The strategies as written, by where they are; a problem where none is, or they are written twice."""
+    named = [key for key in ("strategy", "strategies") if key in value]
+    if compared is not None:
+        for key in named:
+            context.add((*PATH, key), "compare: names the strategies already; leave one of them out")
+        several = context.validate_type(("compare",), compared, Compared)
+        return {("compare", index): one for index, one in enumerate(several or ())}
+    if len(named) != 1:
+        what = "strategy and strategies cannot stand together" if named else "no strategy is named"
+        if named or not any(nearest(key, ("strategy", "strategies")) for key in value):
             context.add(PATH, f"{what}; write strategy: ddp, or strategies: [ddp, all_reduce_once]")
-        return []
-    named = value[written[0]]
-    if written[0] == "strategy":
-        paths: dict[Path, Reference] = {(*PATH, "strategy"): one for one in readable([named], read_strategy).values()}
-    else:
-        found = readable(named if isinstance(named, list) else [], read_strategy)
-        paths = {(*PATH, "strategies", index): one for index, one in found.items()}
-    return listed_once(context, paths, lambda path, reference: _entry(context, path, reference))
+        return {}
+    written = value[named[0]]
+    if named[0] == "strategy":
+        return {(*PATH, "strategy"): one for one in readable([written], read_strategy).values()}
+    found = readable(written if isinstance(written, list) else [], read_strategy)
+    return {(*PATH, "strategies", index): one for index, one in found.items()}
+
+
+def _entries(context: Context, references: Mapping[Path, Reference]) -> list[AlgorithmEntry]:
+    return listed_once(context, references, lambda path, reference: _entry(context, path, reference))
 
 
 def _entry(context: Context, path: Path, reference: Reference) -> AlgorithmEntry | None:

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import is_free, planned_runs
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import is_option, point_text
 from simcollectives.scenario.progress import Progress, Tally
-from simcollectives.scenario.results import Check, PlayedStep, Row, ScenarioResult, SweepAdvice
+from simcollectives.scenario.results import Check, PlayedStep, PointComparison, Row, ScenarioResult, SweepAdvice
 from simcollectives.scenario.training.evaluation import TRAINING_ROW_KEYS, TrainingEvaluator
 from simcollectives.scenario.training.planning import StepPlan, plan_steps
 from simcollectives.scenario.training.types import TrainingScenario
 from simcollectives.training.advice import advise
+from simcollectives.training.comparison import compare
 from simcollectives.training.timeline import StepTimeline
 from simcollectives.units import format_bytes
 
@@ -40,7 +42,7 @@ class _Collected:
         """Keep the step of a row, without its timeline once too many operations are kept."""
         self.spans += len(played.step.timeline.spans)
         if self.spans > MAX_KEPT_SPANS:
-            bare = replace(played.step, timeline=StepTimeline((), ()))
+            bare = replace(played.step, timeline=StepTimeline((), played.step.timeline.memory))
             played = replace(played, step=bare)
         self.steps.append(played)
 
@@ -82,6 +84,7 @@ def run_training(
         steps=tuple(collected.steps),
         drawn=tuple(collected.drawn),
         advice=tuple(collected.advice),
+        comparisons=_comparisons(collected.steps) if scenario.compares else (),
     )
 
 
@@ -124,6 +127,20 @@ def _collect(evaluator: TrainingEvaluator, collected: _Collected, finish_item: C
         collected.drawn.append(PlayedStep(selector.entry.label, evaluator.label(selector), selector.point, step))
         finish_item()
     collected.advice += _advice(scenario, collected)
+
+
+def _comparisons(steps: Sequence[PlayedStep]) -> tuple[PointComparison, ...]:
+    """Compare the steps that are at one point, whatever the options of their strategies."""
+    points: dict[frozenset[tuple[str, Any]], list[PlayedStep]] = {}
+    for one in steps:
+        points.setdefault(frozenset(item for item in one.point.items() if not is_option(item[0])), []).append(one)
+    return tuple(
+        PointComparison(
+            {key: value for key, value in some[0].point.items() if not is_option(key)},
+            compare([(one.label, one.step) for one in some]),
+        )
+        for some in points.values()
+    )
 
 
 def _advice(scenario: TrainingScenario, collected: _Collected) -> list[SweepAdvice]:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from simcollectives.errors import listing, suggestion
 from simcollectives.scenario.keys import POINT_KEYS
@@ -20,16 +20,19 @@ from simcollectives.scenario.schema import (
 from simcollectives.scenario.schema_cluster import AnyCluster
 from simcollectives.scenario.schema_values import (
     AlgorithmReference,
+    JitterReference,
     Model,
     RankFactors,
     Reference,
     Seconds,
+    Seed,
     Share,
     Size,
     custom_error,
     reference_reader,
 )
 from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
+from simcollectives.training.comparison import COMPARED
 from simcollectives.training.setup import FLOATS, OPTIMIZERS
 from simcollectives.training.workload import AttentionFlops, AttentionKernel, Recomputation
 
@@ -191,6 +194,8 @@ class TrainingModel(Model):
     attention_flops: AttentionFlops = Field("full", description="Every pair of tokens, or half where it is causal")
     step: Iteration = Field(None, description="first, steady (the default), or a number")
     slow: RankFactors | None = Field(None, description="Factor on the compute of ranks", examples=[{"3": "120%"}])
+    jitter: JitterReference | None = Field(None, description="On the time of each kernel of each rank")
+    seed: Seed = Field(0, description="Of the jitter")
     collectives: dict[str, AlgorithmReference] | None = Field(
         None, description="Algorithm of each collective", examples=[{"all_reduce": "hierarchical"}]
     )
@@ -244,6 +249,24 @@ STEP_MODELS: dict[str, type[ExpectationModel]] = {
 }
 
 
+ALL = "all"
+
+
+def _read_compared(value: object) -> object:
+    if value == ALL:
+        return list(COMPARED)
+    if not isinstance(value, list) or not value:
+        raise custom_error(f"{shown(value)} is not a list of strategies; write {ALL}, or [ddp, zero2, fsdp2]")
+    return value
+
+
+Compared = Annotated[
+    list[StrategyReference],
+    BeforeValidator(_read_compared),
+    WithJsonSchema({"oneOf": [{"const": ALL}, {"type": "array", "minItems": 1, "items": _REFERENCE_SCHEMA}]}),
+]
+
+
 TrainingSweeps = Annotated[Any, WithJsonSchema(sweep_schema(TRAINING_KEYS))]
 AnyStepExpectation: Any = Union[tuple(STEP_MODELS.values())]  # noqa: UP007
 
@@ -255,6 +278,7 @@ class TrainingFile(Model):
     description: str | None = None
     cluster: AnyCluster
     training: TrainingModel
+    compare: Compared | None = Field(None, description="Strategies to choose from, instead of training.strategy")
     sweep: TrainingSweeps | None = None
     expect: list[AnyStepExpectation] | None = Field(None, description="What must hold")
     timeline: StepSelector | list[StepSelector] | None = Field(None, description="Steps to draw, stream by stream")
