@@ -155,7 +155,7 @@ CASES = {
         '$.training.dtype (line 3): "fp8" is unknown; known: float64, float32,',
         "$.training.foo (line 3): unknown key; known keys: model, strategy,",
         '$.training.optimizer (line 3): "adan" is not an optimizer; did you mean "adam"?',
-        '$.training.recomputation (line 3): "some" is unknown; known: none, selective,',
+        '$.training.recomputation (line 3): "some" is unknown; known: none, selective, operators, full',
         "$.training.step (line 3): 1000000000 is not a step; write first, steady, or a whole number from 1 to 1000000",
     ],
     unit("mfu: 45%", "mfu: 45%, parameters: int8"): ['$.training.parameters (line 3): "int8" is unknown; known: float64, float32, float16, bfloat16'],

@@ -113,7 +113,7 @@ class TrainingFits:
             cluster = build_cluster(self.cluster, point)
             training = build_training(settings, cluster)
             if problems := find_strategy(entry.name).problems(training, options_at(entry, point)):
-                raise InputError(problems)
+                raise InputError([Problem("", f"{entry.name}.{one.place}: {one.message}") for one in problems])
             choices = {**default_choices(cluster), **choices_at(settings, entry, point)}
             for collective in ("all_reduce", "broadcast"):
                 name, options = choices[collective]

@@ -15,6 +15,7 @@ from simcollectives.scenario.places import Path, place_text
 from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.training.naming import written_options
 from simcollectives.scenario.training.schema import (
+    ALL,
     MAX_PARAMETERS,
     Compared,
     ConfigModel,
@@ -27,6 +28,7 @@ from simcollectives.scenario.training.schema import (
 from simcollectives.scenario.training.types import TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry
 from simcollectives.training.catalogue import load_model
+from simcollectives.training.comparison import COMPARED
 from simcollectives.training.families import BuiltModel
 from simcollectives.training.model import Model, Parameter
 from simcollectives.training.plain import tensor_model, uniform_model
@@ -43,7 +45,7 @@ def load_training(context: Context, value: Any, compared: Any = None) -> Trainin
     ``compared`` is what the section ``compare:`` says, None where there is none.
     """
     parsed = context.validate(PATH, value, TrainingModel)
-    entries = _entries(context, _references(context, value, compared)) if isinstance(value, dict) else []
+    entries = _entries(context, value, compared) if isinstance(value, dict) else []
     if parsed is None:
         return None
     model, notes = _model(context, parsed.model)
@@ -124,28 +126,30 @@ def _named(problem: Problem, file: str) -> Problem:
     return Problem("", f"{field} in {file}{line}: {problem.message}" if field else f"{file}{line}: {problem.message}")
 
 
-def _references(context: Context, value: Mapping[str, Any], compared: Any) -> dict[Path, Reference]:
-    """The strategies as written, by where they are; a problem where none is, or they are written twice."""
-    named = [key for key in ("strategy", "strategies") if key in value]
+def _entries(context: Context, value: Mapping[str, Any], compared: Any) -> list[AlgorithmEntry]:
+    """Return the strategies that exist; of a list with other things in it, too."""
+    written = [key for key in ("strategy", "strategies") if key in value]
     if compared is not None:
-        for key in named:
+        for key in written:
             context.add((*PATH, key), "compare: names the strategies already; leave one of them out")
-        several = context.validate_type(("compare",), compared, Compared)
-        return {("compare", index): one for index, one in enumerate(several or ())}
-    if len(named) != 1:
-        what = "strategy and strategies cannot stand together" if named else "no strategy is named"
-        if named or not any(nearest(key, ("strategy", "strategies")) for key in value):
+        context.validate_type(("compare",), compared, Compared)
+        return _listed(context, ("compare",), list(COMPARED) if compared == ALL else compared)
+    if len(written) != 1:
+        what = "strategy and strategies cannot stand together" if written else "no strategy is named"
+        if written or not any(nearest(key, ("strategy", "strategies")) for key in value):
             context.add(PATH, f"{what}; write strategy: ddp, or strategies: [ddp, all_reduce_once]")
-        return {}
-    written = value[named[0]]
-    if named[0] == "strategy":
-        return {(*PATH, "strategy"): one for one in readable([written], read_strategy).values()}
-    found = readable(written if isinstance(written, list) else [], read_strategy)
-    return {(*PATH, "strategies", index): one for index, one in found.items()}
+        return []
+    named = value[written[0]]
+    if written[0] == "strategies":
+        return _listed(context, (*PATH, "strategies"), named)
+    paths: dict[Path, Reference] = {(*PATH, "strategy"): one for one in readable([named], read_strategy).values()}
+    return listed_once(context, paths, lambda path, reference: _entry(context, path, reference))
 
 
-def _entries(context: Context, references: Mapping[Path, Reference]) -> list[AlgorithmEntry]:
-    return listed_once(context, references, lambda path, reference: _entry(context, path, reference))
+def _listed(context: Context, path: Path, named: Any) -> list[AlgorithmEntry]:
+    found = readable(named if isinstance(named, list) else [], read_strategy)
+    paths = {(*path, index): one for index, one in found.items()}
+    return listed_once(context, paths, lambda path, reference: _entry(context, path, reference))
 
 
 def _entry(context: Context, path: Path, reference: Reference) -> AlgorithmEntry | None:
