@@ -78,7 +78,7 @@ def check_order(timeline: StepTimeline, begin: Mapping[int, float]) -> None:
     A collective begins when its last rank has come.
     """
     ranks = sorted({span.rank for span in timeline.spans})
-    came: dict[tuple[str, int], list[Span]] = defaultdict(list)
+    came: dict[tuple[str, tuple[int, int], int], list[Span]] = defaultdict(list)
     for rank in ranks:
         spans = by_place(timeline, rank)
         last: dict[tuple[str, str], float] = {}
@@ -88,7 +88,8 @@ def check_order(timeline: StepTimeline, begin: Mapping[int, float]) -> None:
             resources = [("stream", operation.stream), ("stream", HOST)]
             if operation.call is not None:
                 resources.append(("group", operation.call.group))
-                came[operation.call.group, issued[operation.call.group]].append(span)
+                group = operation.call.siblings(rank)
+                came[operation.call.group, group, issued[operation.call.group]].append(span)
                 issued[operation.call.group] += 1
             waits = [last[resource] for resource in resources if resource in last]
             waits += [spans[other].end for other in operation.after]
@@ -99,8 +100,10 @@ def check_order(timeline: StepTimeline, begin: Mapping[int, float]) -> None:
             last |= {("stream", operation.stream): span.end}
             if operation.call is not None:
                 last["group", operation.call.group] = span.end
-    for meeting in came.values():
-        assert len(meeting) == len(ranks)
+    for (_, group, _), meeting in came.items():
+        call = meeting[0].operation.call
+        assert call is not None
+        assert len(meeting) == sum(call.siblings(rank) == group for rank in ranks)
         assert {span.begins for span in meeting} == {max(span.start for span in meeting)}
         assert len({span.end for span in meeting}) == 1
 
@@ -253,7 +256,7 @@ def ten_times(operations: Sequence[Any]) -> Program:
 @settings(max_examples=25)
 @given(st.data(), st.floats(1.0, 1000.0))
 def test_more_bandwidth_never_lengthens_a_step(strategy: Strategy, data: st.DataObject, factor: float) -> None:
-    """There is one group, so that nothing is shared: shorter collectives let everything start earlier."""
+    """Where there is one group, so that nothing is shared: shorter collectives let everything start earlier."""
     training = data.draw(trainings())
     options = data.draw(choices(strategy, training.cluster))
     faster = training.cluster
@@ -261,8 +264,8 @@ def test_more_bandwidth_never_lengthens_a_step(strategy: Strategy, data: st.Data
         faster = faster.with_link(level.name, replace(level.link, bandwidth=level.link.bandwidth * factor))
     before = simulate_step(training, strategy.name, options)
     after = simulate_step(replace(training, cluster=faster), strategy.name, options)
-    assert {call.group for call in before.collectives} <= {"world"}
-    assert after.step_seconds <= before.step_seconds * (1 + EXACT)
+    if len({call.group for call in before.collectives}) <= 1:
+        assert after.step_seconds <= before.step_seconds * (1 + EXACT)
     assert after.sent_bytes == before.sent_bytes
 
 

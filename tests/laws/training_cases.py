@@ -16,7 +16,7 @@ from simcollectives.training.model import Layer, Model, Module, Parameter
 from simcollectives.training.pricing import Price
 from simcollectives.training.program import Builder, Call, Program
 from simcollectives.training.setup import LayerBytes, ModuleSeconds, Optimizer, Precision, Training
-from simcollectives.training.strategies.table import STRATEGIES
+from simcollectives.training.strategies.table import STRATEGIES, resolve_strategy_options
 from simcollectives.training.strategies.types import Strategy
 
 KINDS = ("linear", "norm", "embedding", "attention", "convolution", "other")
@@ -111,6 +111,9 @@ VALUES = {strategy.name: {o.name: _values(o) for o in strategy.options} for stra
 def choices(draw: st.DrawFn, strategy: Strategy, world: Cluster) -> Mapping[str, Any]:
     """Options of a strategy, as a person may give them; what does not run on the cluster is left out."""
     given = {name: draw(st.sampled_from(values)) for name, values in VALUES[strategy.name].items()}
+    alone = Training(Model("empty", "empty", (), ()), world, 1, 1, {})
+    while problems := strategy.problems(alone, resolve_strategy_options(strategy, given)):
+        given = {name: value for name, value in given.items() if name not in {p.place for p in problems}}
     if "servers" in given and not placement_of(world).flat:
         given["servers"] = "co_located"
     return given

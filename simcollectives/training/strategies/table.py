@@ -5,7 +5,7 @@ from typing import Any
 
 from simcollectives.algorithms import Option
 from simcollectives.errors import InputError, Problem, show_value, suggestion
-from simcollectives.training.strategies import all_reduce_once, ddp, parameter_server
+from simcollectives.training.strategies import all_reduce_once, ddp, megatron, parameter_server
 from simcollectives.training.strategies.types import Strategy
 from simcollectives.units import QUANTITIES
 
@@ -13,6 +13,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     ddp.STRATEGY,
     all_reduce_once.STRATEGY,
     parameter_server.STRATEGY,
+    megatron.STRATEGY,
 )
 
 

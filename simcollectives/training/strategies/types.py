@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from simcollectives.algorithms.types import Option
-from simcollectives.errors import UnitError
+from simcollectives.cluster.rank_order import as_whole
+from simcollectives.errors import Problem, UnitError, show_value
 from simcollectives.training.program import Program
 from simcollectives.training.setup import Training
 from simcollectives.units import parse_bytes
@@ -23,12 +24,18 @@ def no_choices(_options: Options) -> dict[str, tuple[str, dict[str, Any]]]:
     return {}
 
 
+def no_problems(_training: Training, _options: Options) -> tuple[Problem, ...]:
+    """Run with all options."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Strategy:
     """One way to train.
 
-    ``program(training, options)`` writes the step of one rank. ``warnings`` are about options that do little or harm.
-    ``choices(options)`` are the algorithms of collectives that the strategy itself decides.
+    ``program(training, options)`` writes the step of one rank. ``warnings`` are about options that do little or harm;
+    ``problems`` tell why the strategy does not run with them, each at an option. ``choices(options)`` are the
+    algorithms of collectives that the strategy itself decides.
     """
 
     name: str
@@ -38,6 +45,7 @@ class Strategy:
     options: tuple[Option, ...] = ()
     warnings: Callable[[Training, Options], tuple[str, ...]] = no_warnings
     choices: Callable[[Options], Mapping[str, tuple[str, Mapping[str, Any]]]] = no_choices
+    problems: Callable[[Training, Options], tuple[Problem, ...]] = no_problems
 
 
 def flag(name: str, default: bool, summary: str) -> Option:
@@ -63,3 +71,15 @@ def byte_limit(value: Any) -> float:
         return parse_bytes(value)
     except UnitError as error:
         raise ValueError(error.problems[0].message) from None
+
+
+def element_limit(value: Any) -> int:
+    """Return a number of elements, as frameworks' files write it: 500000000, or 5e8.
+
+    Raises:
+        ValueError: not a whole number of 1 or more.
+    """
+    whole = as_whole(int(value) if isinstance(value, float) and value.is_integer() else value)
+    if whole is None or not 1 <= whole < 1 << 62:
+        raise ValueError(f"{show_value(value)} is not a number of elements; write a whole number, such as 40e6")
+    return whole
