@@ -1,0 +1,314 @@
+"""Model states on the host: copies, the optimizer on the CPU, and NVMe drives; what waits for what.
+
+These are the parts from which a strategy that offloads is made, in the order in which DeepSpeed has them. A rank's
+copies run at the bandwidth of its own link to the host, or at its share of the host's memory bandwidth if that is less.
+The optimizer runs on the CPU, bound by that memory; meanwhile the host issues nothing, so that nothing overlaps it:
+
+    seconds = (16 bytes read + 12 written + the model's copy: 30 for 16-bit parameters) x elements / share of the memory
+
+On NVMe, states are read and written by sub-groups: 12 bytes an element each way, and 4 read for the gradient.
+
+Reference: Ren et al. 2021, arXiv:2101.06840 (ZeRO-Offload); Rajbhandari et al. 2021, arXiv:2104.07857 (ZeRO-Infinity);
+DeepSpeed edaa7221: runtime/zero/stage_1_and_2.py, stage3.py and runtime/swap_tensor. Assumes that all ranks of a node
+use its memory and drives at once and get equal parts, that scaling the gradients is free and that casting is fused with
+Adam, and that copies from memory that is not pinned reach half the link and stop the host.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from simcollectives.algorithms.types import Option, choice, whole_number
+from simcollectives.cluster.link import Device, is_number
+from simcollectives.engines.job import DTYPES
+from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.training.passes import GRADIENT_COPY
+from simcollectives.training.program import Builder, Item
+from simcollectives.training.setup import Training
+from simcollectives.training.strategies.types import flag
+
+NVME_READ, NVME_WRITE = "NVMe read", "NVMe write"
+PAGEABLE = 0.5
+"""Share of the link that copies from memory reach which is not pinned: a third to a half is reported."""
+STATE_BYTES, GRADIENT_BYTES = 12, 4
+"""Bytes an element on a drive: float32 weights and Adam's two states; the gradient."""
+BUFFERS_OF_A_GROUP = 4
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a rank has of its host, in bytes per second: ``link`` each way, ``memory``, and drives to read and write."""
+
+    link: float
+    memory: float
+    read: float = 0.0
+    write: float = 0.0
+    pinned: bool = True
+
+
+def offloads(options: Mapping[str, Any]) -> tuple[str, str]:
+    """Return where the optimizer states are, and where the parameters: none (the device), cpu or nvme."""
+    return options.get("offload_optimizer", "none"), options.get("offload_param", "none")
+
+
+def host_of(training: Training, options: Mapping[str, Any]) -> Host:
+    """Return what a rank has of its host.
+
+    Raises:
+        InputError: the cluster does not say what the options need; all problems at once.
+    """
+    if problems := host_problems(training, options):
+        raise InputError(problems)
+    device, ranks, pinned = training.cluster.device, training.cluster.gpus_per_node, bool(options["pin_memory"])
+    memory = (device.cpu_memory_bandwidth or 0.0) / ranks
+    return Host(
+        link=min((device.host_link_bandwidth or 0.0) * (1.0 if pinned else PAGEABLE), memory),
+        memory=memory,
+        read=(device.nvme_read_bandwidth or 0.0) / ranks,
+        write=(device.nvme_write_bandwidth or 0.0) / ranks,
+        pinned=pinned,
+    )
+
+
+def host_problems(training: Training, options: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """Tell what the cluster does not say of the host, at the option that needs it."""
+    found = []
+    for option, place in zip(("offload_optimizer", "offload_param"), offloads(options), strict=True):
+        if place != "none":
+            found += [Problem(option, rule) for rule in _lacking(training.cluster.device, drives=place == "nvme")]
+    return tuple(found)
+
+
+def _lacking(device: Device, *, drives: bool) -> list[str]:
+    needed = [("host_link", device.host_link_bandwidth, "31.5 GB/s")]
+    needed.append(("cpu_memory_bandwidth", device.cpu_memory_bandwidth, "410 GB/s"))
+    if drives:
+        needed.append(("nvme_read", device.nvme_read_bandwidth, "28 GB/s"))
+        needed.append(("nvme_write", device.nvme_write_bandwidth, "14 GB/s"))
+    remedy = "write device: {{{}: {}}} under cluster:"
+    return [
+        f"the device has no known {name}; {remedy.format(name, example)}"
+        for name, value, example in needed
+        if not value
+    ]
+
+
+def group_problems(options: Mapping[str, Any], groups: Sequence[int]) -> tuple[Problem, ...]:
+    """Tell when the buffers do not hold all sub-groups that are read, updated and written at once."""
+    if options["offload_optimizer"] != "nvme":
+        return ()
+    at_once = 1
+    if len(groups) > 1:
+        at_once += options["pipeline_read"] + options["pipeline_write"]
+    need, have = BUFFERS_OF_A_GROUP * at_once, options["buffer_count"]
+    if have >= need:
+        return ()
+    rule = f"{have} buffers do not hold {at_once} sub-groups of {BUFFERS_OF_A_GROUP}; write {need} or more"
+    return (Problem("buffer_count", rule),)
+
+
+def copy_to_host(
+    builder: Builder,
+    host: Host,
+    name: str,
+    size: int,
+    *,
+    stream: str,
+    after: Iterable[int] = (),
+    frees: Iterable[Item] = (),
+) -> int:
+    """Copy bytes from the device to the host; the host waits where its memory is not pinned."""
+    return _copied(builder, host, f"{name} to the host", size, stream, after, frees, blocks=False)
+
+
+def copy_to_device(
+    builder: Builder,
+    host: Host,
+    name: str,
+    size: int,
+    *,
+    stream: str,
+    after: Iterable[int] = (),
+    blocks: bool = False,
+) -> int:
+    """Copy bytes from the host to the device; with ``blocks`` the host waits in any case."""
+    return _copied(builder, host, f"{name} to the device", size, stream, after, (), blocks=blocks)
+
+
+def _copied(
+    builder: Builder,
+    host: Host,
+    name: str,
+    size: int,
+    stream: str,
+    after: Iterable[int],
+    frees: Iterable[Item],
+    *,
+    blocks: bool,
+) -> int:
+    end = builder.copy(name, size / host.link, stream=stream, after=after, frees=frees)
+    return builder.host(f"wait for {name}", after=[end]) if blocks or not host.pinned else end
+
+
+def gradient_to_host(
+    builder: Builder,
+    training: Training,
+    host: Host,
+    name: str,
+    elements: int,
+    dtype: str,
+    *,
+    stream: str,
+    after: Iterable[int] = (),
+) -> int:
+    """Cast a reduced gradient to float32 on the device and copy it out: 4 bytes an element, whatever its dtype."""
+    frees: list[Item] = []
+    if dtype != "float32":
+        frees = [(GRADIENT_COPY, 4 * elements)]
+        seconds = training.memory_seconds((DTYPES[dtype] + 4) * elements)
+        after = [builder.compute(f"{name} to float32", seconds, stream=stream, after=after, allocates=frees)]
+    return copy_to_host(builder, host, name, 4 * elements, stream=stream, after=after, frees=frees)
+
+
+def accumulate_on_host(
+    builder: Builder,
+    training: Training,
+    host: Host,
+    name: str,
+    size: int,
+    *,
+    held: bool,
+    returns: bool,
+    stream: str,
+    after: Iterable[int] = (),
+) -> int:
+    """Add a gradient of ``size`` bytes to what the host has ``held`` of it, on the device, and copy the sum out.
+
+    ``returns``: a gradient to which nothing had to be added comes back to the device at once (stage 3).
+    """
+    if held:
+        back = copy_to_device(builder, host, name, size, stream=stream, after=after)
+        after = [builder.compute(f"{name} added", training.memory_seconds(3 * size), stream=stream, after=[back])]
+    end = copy_to_host(builder, host, name, size, stream=stream, after=after)
+    return copy_to_device(builder, host, name, size, stream=stream, after=[end]) if returns and not held else end
+
+
+def gradient_to_drive(builder: Builder, host: Host, name: str, elements: int, after: Iterable[int]) -> int:
+    """Write a float32 gradient that is on the host to a drive, while everything goes on."""
+    return builder.copy(f"{name} written", GRADIENT_BYTES * elements / host.write, stream=NVME_WRITE, after=after)
+
+
+def sub_groups(sizes: Sequence[int], limit: int) -> list[int]:
+    """Gather the parts of parameters that a rank owns to sub-groups: each ends with the one that reaches the limit.
+
+    >>> sub_groups([40, 40, 40, 10], 60)
+    [80, 50]
+    """
+    if sum(sizes) <= limit:
+        return [sum(sizes)]
+    groups, open_ = [], 0
+    for number, size in enumerate(sizes, start=1):
+        open_ += size
+        if open_ >= limit or number == len(sizes):
+            groups.append(open_)
+            open_ = 0
+    return groups
+
+
+def on_device(groups: Sequence[int], ratio: float) -> int:
+    """Return how many of the sub-groups, the first, stay on the device.
+
+    >>> on_device([10, 10, 10], 0.5)
+    1
+    """
+    return int((1 - ratio) * len(groups))
+
+
+@dataclass
+class HostOptimizer:
+    """The optimizer on the CPU, sub-group by sub-group. ``stays``: parameters live on the host and are not copied.
+
+    ``blocks``: the host waits for the copies of the parameters, as in stage 3. All ranks' copies go to ``stream``.
+    """
+
+    builder: Builder
+    training: Training
+    host: Host
+    options: Mapping[str, Any]
+    parameter_dtype: str
+    stream: str
+    stays: bool = False
+    blocks: bool = False
+
+    def run(self, groups: Sequence[int], after: Iterable[int] = ()) -> int:
+        """Issue the step of all sub-groups, ``after`` the gradients are on the host, or on the drives."""
+        if self.options["offload_optimizer"] == "nvme":
+            return self._from_drives(groups, after)
+        end = self.builder.host("wait for gradients", after=after)
+        for number, elements in enumerate(groups):
+            end = self._update(number, elements)
+        return end
+
+    def _update(self, number: int, elements: int) -> int:
+        """Let the CPU update a sub-group, and copy its parameters to the device."""
+        optimizer = replace(self.training.optimizer, master=True, gradient_copy=False)
+        moved = elements * optimizer.moved_bytes(DTYPES[self.parameter_dtype], GRADIENT_BYTES)
+        end = self.builder.host(f"optimizer of sub-group {number}", moved / self.host.memory)
+        if self.stays:
+            return end
+        size, name = elements * DTYPES[self.parameter_dtype], f"parameters of sub-group {number}"
+        return copy_to_device(self.builder, self.host, name, size, stream=self.stream, after=[end], blocks=self.blocks)
+
+    def _from_drives(self, groups: Sequence[int], after: Iterable[int]) -> int:
+        """Read, update and write each: ahead with ``pipeline_read``, behind with ``pipeline_write``, else in turn."""
+        end = self.builder.host("wait for gradients", after=after)
+        reads: dict[int, int] = {}
+        behind: list[int] = []
+        for number, elements in enumerate(groups):
+            if number not in reads:
+                reads[number] = self._read(number, elements)
+            self.builder.host(f"wait for sub-group {number}", after=[reads[number]])
+            last = number == len(groups) - 1
+            if self.options["pipeline_read"] and not last:
+                reads[number + 1] = self._read(number + 1, groups[number + 1])
+            end = self._update(number, elements)
+            if behind:
+                self.builder.host("wait for what was written", after=behind)
+            written = self._write(number, elements)
+            behind = [written]
+            if last or not self.options["pipeline_write"]:
+                end = self.builder.host(f"wait for sub-group {number}, written", after=[written, end])
+                behind = []
+        return end
+
+    def _read(self, number: int, elements: int) -> int:
+        seconds = (STATE_BYTES + GRADIENT_BYTES) * elements / self.host.read
+        return self.builder.copy(f"sub-group {number} read", seconds, stream=NVME_READ)
+
+    def _write(self, number: int, elements: int) -> int:
+        seconds = STATE_BYTES * elements / self.host.write
+        return self.builder.copy(f"sub-group {number} written", seconds, stream=NVME_WRITE)
+
+
+def offload_options(*, stage_3: bool) -> tuple[Option, ...]:
+    """Return the options of offloading, by DeepSpeed's names; those of the parameters and of NVMe are of stage 3."""
+    places = ("none", "cpu", "nvme") if stage_3 else ("none", "cpu")
+    found = [
+        choice("offload_optimizer", places, "none", "where the optimizer states and the optimizer are"),
+        flag("pin_memory", True, "pinned host memory, to and from which copies run at full speed beside the rest"),
+    ]
+    if stage_3:
+        found += [
+            choice("offload_param", places, "none", "where the shards of the parameters are"),
+            Option("ratio", 1.0, "share of the sub-groups whose states are offloaded", _share),
+            whole_number("buffer_count", 4, "host buffers of the largest sub-group, for drives", least=1),
+            flag("pipeline_read", False, "read the next sub-group while one is updated"),
+            flag("pipeline_write", False, "write a sub-group while the next is updated"),
+        ]
+    return tuple(found)
+
+
+def _share(value: Any) -> float:
+    if not is_number(value) or not 0 <= value <= 1:
+        raise ValueError(f"{show_value(value)} is not a share; write a number from 0 to 1")
+    return float(value)
