@@ -76,6 +76,51 @@ def check(
     raise typer.Exit(_run_all(_scenario_files(paths or [Path("scenarios")]), as_json=as_json, checks_only=True))
 
 
+@app.command()
+def compare(
+    scenario: Annotated[
+        Path | None, typer.Argument(metavar="[SCENARIO.yaml]", help="A training scenario, whatever its strategy.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="A model of `list models`, or a config.json.")] = None,
+    machine: Annotated[str | None, typer.Option(help="A machine of `list machines`.")] = None,
+    nodes: Annotated[int, typer.Option(help="Nodes of the machine.")] = 1,
+    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence.")] = None,
+    micro_batch: Annotated[int, typer.Option(help="Sequences of a rank in one pass.")] = 1,
+    accumulation: Annotated[int, typer.Option(help="Micro-batches of a step.")] = 1,
+    mfu: Annotated[str, typer.Option(help="Share of the device's peak that kernels reach.")] = "40%",
+    recomputation: Annotated[str, typer.Option(help="none, selective or full.")] = "none",
+    strategies: Annotated[str | None, typer.Option(help="Names with commas between, or all (the default).")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the scenario here, to go on from.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write rows.csv, result.json and plots here.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which strategy to train with: what fits, by how much, how long it takes, and why.
+
+    Of a scenario file, or of --model on --machine.
+    """
+    from simcollectives.report.files import write_whole
+    from simcollectives.scenario import compare as comparing
+
+    if scenario is not None:
+        given = {"--model": model, "--machine": machine, "--sequence": sequence, "--save": save}
+        if several := [name for name, value in given.items() if value is not None]:
+            raise InputError(f"{', '.join(several)}: the scenario says it already; give a file or options")
+        compared = comparing.read_comparison(scenario, strategies)
+    elif model is None or machine is None:
+        raise InputError("nothing to compare; give a scenario file, or --model llama-3-8b --machine dgx-h100")
+    else:
+        settings = {"model": model, "micro_batch": micro_batch, "sequence": sequence, "accumulation": accumulation}
+        settings |= {"mfu": mfu, "recomputation": recomputation}
+        place = save or Path("comparison.yaml")
+        text = comparing.write_comparison(settings, machine, nodes, strategies or "all", place.parent)
+        compared = comparing.load_comparison(text, str(place))
+        if save is not None:
+            typer.echo(f"wrote {write_whole(save, text.encode())}", err=True)
+    raise typer.Exit(_report_all([compared], output=output, as_json=as_json))
+
+
 @app.command("list")
 def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> None:
     """List what scenarios can name."""
@@ -143,6 +188,14 @@ def _run_all(paths: Sequence[Path], *, as_json: bool, checks_only: bool, output:
         _check_folders(scenarios)
     if code is not ExitCode.DONE and not checks_only:
         return code
+    return max(code, _report_all(scenarios, output=output, as_json=as_json, checks_only=checks_only))
+
+
+def _report_all(
+    scenarios: Sequence["AnyScenario"], *, as_json: bool, checks_only: bool = False, output: Path | None = None
+) -> ExitCode:
+    """Run scenarios, print each and write its files."""
+    code = ExitCode.DONE
     results: list[ScenarioResult] = []
     for scenario in scenarios:
         if checks_only and not scenario.expectations:

@@ -220,25 +220,32 @@ def flat_placement(world_size: int) -> Placement:
     return Placement(np.arange(world_size, dtype=np.int64)[None, :])
 
 
+def gather_options(
+    owner: str, options: tuple[Option, ...], given: Options | None
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Return all options of ``owner``: those given, checked, and defaults for the rest; and what is wrong with them."""
+    known = {option.name: option for option in options}
+    resolved = {name: option.default for name, option in known.items()}
+    problems = []
+    for name, value in (given or {}).items():
+        if name not in known:
+            rule = f"{owner} has no option {show_value(name)}"
+            problems.append(Problem(str(name), f"{rule}; {suggestion(name, list(known), 'it has')}"))
+            continue
+        try:
+            resolved[name] = known[name].check(value)
+        except ValueError as error:
+            problems.append(Problem(str(name), f"{owner}: {error}"))
+    return resolved, problems
+
+
 def resolve_options(algorithm: Algorithm, given: Options | None) -> dict[str, Any]:
     """Return all options of an algorithm: those given, checked, and defaults for the rest.
 
     Raises:
         AlgorithmError: unknown options or wrong values, all at once.
     """
-    given = dict(given or {})
-    known = {option.name: option for option in algorithm.options}
-    problems = []
-    resolved = {}
-    for name, value in given.items():
-        if name not in known:
-            rule = f"{algorithm.name} has no option {show_value(name)}"
-            problems.append(Problem(str(name), f"{rule}; {suggestion(name, list(known), 'it has')}"))
-            continue
-        try:
-            resolved[name] = known[name].check(value)
-        except ValueError as error:
-            problems.append(Problem(str(name), f"{algorithm.name}: {error}"))
+    resolved, problems = gather_options(algorithm.name, algorithm.options, given)
     if problems:
         raise AlgorithmError(problems)
-    return {name: resolved.get(name, option.default) for name, option in known.items()}
+    return resolved

@@ -109,7 +109,13 @@ class Conditions:
 
 IDEAL = Conditions()
 
-_START, _ALPHA, _BANDWIDTH, _REDUCTION = range(4)
+_START, _ALPHA, _BANDWIDTH, _REDUCTION, _KERNEL = range(5)
+
+
+def kernel_factors(jitter: Jitter, seed: int, step: int, rank: int, place: IntArray) -> FloatArray:
+    """[operation]: factors on the seconds of a rank's kernels in a training step, by their places in its program."""
+    factors = _factors(jitter, _KERNEL, seed, step, rank, place, place)
+    return np.ones(len(place)) if factors is None else factors
 
 
 def _factors(

@@ -61,7 +61,7 @@ def draw_memory(axes: "Axes", step: Step) -> None:
         axes.text(0.5, 0.5, f"nothing to draw: {why}", ha="center", transform=axes.transAxes)
         return
     low = np.zeros(len(times))
-    colours = _colours(names)
+    colours = memory_colours(names)
     for name, row in zip(names, sizes, strict=True):
         at_peak = step.memory.get(name, 0) if name != OTHERS else step.peak_bytes - _named(step, names)
         label = plain(f"{name}, {format_bytes(at_peak, 3, family='binary')} at the peak")
@@ -108,7 +108,7 @@ def held(step: Step) -> tuple[list[str], FloatArray, FloatArray]:
     return [items[number] for number in order], times, sizes[order]
 
 
-def _colours(names: Sequence[str]) -> dict[str, str]:
+def memory_colours(names: Sequence[str]) -> dict[str, str]:
     """An item has one colour in all pictures; what is not among the usual ones takes colours that are free."""
     usual = dict(zip(_USUAL, COLOURS, strict=False))
     free = iter(colour for colour in COLOURS if colour not in {usual[name] for name in names if name in usual})

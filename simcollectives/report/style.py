@@ -212,9 +212,11 @@ def byte_ticks(largest: float, family: ByteFamily) -> list[float]:
     return [tick * scale for tick in even_ticks(0, largest / scale)]
 
 
-def legend_below(figure: "Figure", axes: "Axes") -> None:
-    """Put the legend of axes below them, in as many columns as fit, and make the figure higher by its height."""
-    handles, labels = axes.get_legend_handles_labels()
+def legend_below(figure: "Figure", *several: "Axes") -> None:
+    """Put one legend of axes below them, in as many columns as fit, and make the figure higher by its height."""
+    found = [axes.get_legend_handles_labels() for axes in several]
+    handles = [handle for some, _ in found for handle in some]
+    labels = [label for _, some in found for label in some]
     if not labels:
         return
     tries = [(LEGEND_CHARACTERS, rows) for rows in range(1, len(labels) + 1)]

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.report.plot_comparison import comparison_figure
 from simcollectives.report.plot_memory import draw_memory, memory_figure
 from simcollectives.report.plot_step import draw_step, step_figure
 from simcollectives.report.plot_training import (
@@ -15,11 +16,11 @@ from simcollectives.report.plot_training import (
     strategies_figure,
     sweep_figure,
 )
-from simcollectives.report.rows import point_text
+from simcollectives.report.table_comparison import comparison_blocks
 from simcollectives.report.table_training import Labelled, advice_blocks, collectives_blocks, memory_blocks, step_blocks
 from simcollectives.report.text import Block, caption
-from simcollectives.scenario.keys import value_text
-from simcollectives.scenario.results import PlayedStep, ScenarioResult
+from simcollectives.scenario.keys import is_option, point_text, value_text
+from simcollectives.scenario.results import PlayedStep, PointComparison, ScenarioResult
 from simcollectives.training.step import Step
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ def training_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block
         blocks += [caption(""), *memory_blocks(steps)]
     if len(steps) == 1:
         blocks += [caption(""), *collectives_blocks(steps[0][1])]
+    for compared in result.comparisons:
+        where = point_text(compared.point) if len(result.comparisons) > 1 else ""
+        blocks += [caption(""), *comparison_blocks(compared.comparison, _compared(result, compared), where)]
     several = len({one.label for one in result.advice}) > 1
     for one in result.advice:
         name = f"{one.key} of {one.label}" if several else one.key
@@ -67,6 +71,16 @@ def _labelled(result: ScenarioResult) -> list[Labelled]:
         alone = len(set(labels)) == 1 and where
         named.append((where if alone else f"{label}, {where}" if where else label, one.step))
     return named
+
+
+def _compared(result: ScenarioResult, compared: PointComparison) -> list[Labelled]:
+    """The steps that a comparison is about."""
+    at = compared.point.items()
+    return [
+        (one.label, one.step)
+        for one in result.steps
+        if {k: v for k, v in one.point.items() if not is_option(k)}.items() == at
+    ]
 
 
 def _varying(result: ScenarioResult) -> list[str]:
@@ -95,9 +109,9 @@ def training_figures(result: ScenarioResult) -> Iterator[tuple[str, "Figure"]]:
     from simcollectives.report.plots import file_stem
 
     title, key = result.scenario.title, _axis(result)
-    if key is None:
+    if key is None and not result.comparisons:
         yield "steps", strategies_figure(_labelled(result), title)
-    else:
+    elif key is not None:
         series = _series(result, key)
         for number, (label, points) in enumerate(series.items()):
             advice = next((one.advice for one in result.advice if (one.key, one.label) == (key, label)), None)
@@ -106,6 +120,11 @@ def training_figures(result: ScenarioResult) -> Iterator[tuple[str, "Figure"]]:
             yield stem, sweep_figure(points, key, partial(value_text, key), heading, advice)
         if len(series) > 1:
             yield "efficiency", efficiency_figure(series, key, partial(value_text, key), title)
+    for compared in result.comparisons:
+        point = point_text(compared.point) if len(result.comparisons) > 1 else ""
+        heading = f"{title}\n{point}" if point else title
+        stem = f"comparison_{file_stem(point)}" if point else "comparison"
+        yield stem, comparison_figure(compared.comparison, _compared(result, compared), heading)
     several = len(result.drawn) > 1
     for one in result.drawn:
         name = drawn_title(one)
@@ -172,6 +191,3 @@ def traces(result: ScenarioResult) -> Iterator[tuple[str, str]]:
 
     for number, one in enumerate(result.drawn):
         yield "trace" if number == 0 else f"trace_{file_stem(drawn_title(one))}", trace_text(one.step)
-
-
-__all__ = ["drawn_title", "point_text", "traces", "training_blocks", "training_figures", "training_plot"]

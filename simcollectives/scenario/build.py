@@ -1,7 +1,7 @@
 """Building what runs at a point: the cluster, the message, the algorithm's options."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,8 @@ from simcollectives.cluster.rank_order import checked_rank_order
 from simcollectives.errors import ClusterError, InputError, Problem
 from simcollectives.scenario.keys import MAX_WORLD_SIZE, is_option
 from simcollectives.scenario.numbers import COUNTS, at
-from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, CollectiveSettings, Point
+from simcollectives.scenario.points import sweep_points
+from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, CollectiveSettings, Point, Sweep
 
 MAX_MESH = 1024
 MAX_TORUS = 4096
@@ -157,6 +158,21 @@ def message_at(collective: CollectiveSettings, point: Point) -> int:
     if message is None:
         raise InputError([Problem("message", "the point has no message; write message: in it")])
     return int(message)
+
+
+def planned_runs(
+    sweeps: Sequence[Sweep], entries: Sequence[AlgorithmEntry]
+) -> list[tuple[AlgorithmEntry, dict[str, Any]]]:
+    """Return the rows to be, in order: point by point, and the entries in each; none twice.
+
+    An entry that a swept option does not concern has one row for all its values.
+    """
+    found: dict[Any, tuple[AlgorithmEntry, dict[str, Any]]] = {}
+    for point in sweep_points(sweeps):
+        for entry in entries:
+            mine = restricted(point, entry)
+            found.setdefault((entry.label, frozenset(mine.items())), (entry, mine))
+    return list(found.values())
 
 
 def restricted(point: Point, entry: AlgorithmEntry) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from simcollectives.algorithms import placement_of
 from simcollectives.engines import DTYPES, Conditions, Default, Job, Parts, Run, make_job, simulate_job, verify_job
 from simcollectives.engines.closed_form import closed_form_parts
 from simcollectives.engines.watch import Watch
-from simcollectives.errors import InputError, Problem
+from simcollectives.errors import InputError
 from simcollectives.scenario.build import build_cluster, label_at, message_at, options_at, restricted
 from simcollectives.scenario.keys import METRIC_LINKS, METRICS, PERCENTILES, Kind, kind_of, point_text
 from simcollectives.scenario.numbers import at
+from simcollectives.scenario.places import placed
 from simcollectives.scenario.types import AlgorithmEntry, Point, Scenario, Selector
 
 VERIFIED_RANKS = 64
@@ -168,12 +169,8 @@ class Evaluator:
         return True
 
     def _placed(self, error: InputError | MemoryError, entry: AlgorithmEntry, point: Point) -> InputError:
-        """Return an error that says which entry and point it is about."""
-        where = f"at {point_text(point)}: " if point else ""
-        too_large = "the memory of this computer is too small for it; take fewer devices or a smaller message"
-        messages = [problem.message for problem in error.problems] if isinstance(error, InputError) else [too_large]
-        problems = [Problem(entry.place, f"{where}{message}", entry.line) for message in messages]
-        return InputError(problems, self.scenario.file)
+        where = f"at {point_text(point)}" if point else ""
+        return placed(error, entry, where, "take fewer devices or a smaller message", self.scenario.file)
 
 
 def is_verified(scenario: Scenario, world_size: int, message_bytes: int) -> bool:

@@ -1,7 +1,7 @@
 """The section ``collective:``, checked against the table of algorithms."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic_core import PydanticCustomError
@@ -83,17 +83,26 @@ def whole_message(context: Context, path: Path, message_bytes: float, dtype: str
 
 
 def _entries(context: Context, collective: str, references: Mapping[int, Reference]) -> list[AlgorithmEntry]:
-    entries: list[AlgorithmEntry] = []
-    seen: dict[str, int] = {}
-    for index, reference in references.items():
-        path = (*PATH, "algorithms", index)
-        entry = _entry(context, path, collective, reference)
+    paths: dict[Path, Reference] = {(*PATH, "algorithms", index): one for index, one in references.items()}
+    return listed_once(context, paths, lambda path, reference: _entry(context, path, collective, reference))
+
+
+def listed_once(
+    context: Context,
+    references: Mapping[Path, Reference],
+    load: Callable[[Path, Reference], AlgorithmEntry | None],
+) -> list[AlgorithmEntry]:
+    """Return the entries that load, each once; a problem for every repetition."""
+    seen: dict[str, Path] = {}
+    entries = []
+    for path, reference in references.items():
+        entry = load(path, reference)
         if entry is None:
             continue
         if entry.label in seen:
-            context.add(path, f"{entry.label} is listed twice, first at [{seen[entry.label]}]; keep one")
+            context.add(path, f"{entry.label} is listed twice, first at [{seen[entry.label][-1]}]; keep one")
             continue
-        seen[entry.label] = index
+        seen[entry.label] = path
         entries.append(entry)
     return entries
 

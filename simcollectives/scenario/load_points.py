@@ -62,16 +62,17 @@ class BaseNamer(ABC):
         """What the scenario compares."""
 
     @abstractmethod
-    def has_metric(self, path: Path, metric: str) -> bool:
-        """Whether the runs of the scenario have a metric, or note why not."""
-
-    @abstractmethod
     def resolve(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return all options of what is named.
 
         Raises:
             InputError: it does not exist, or an option does not.
         """
+
+    def has_metric(self, path: Path, metric: str) -> bool:
+        """Whether the runs of the scenario have a metric, or note why not."""
+        del path, metric
+        return True
 
     def is_written(self, key: str) -> bool:
         """Whether the scenario has a value for a key beside the swept ones, if only a default."""
@@ -183,10 +184,20 @@ class BaseNamer(ABC):
         return None if self.lacks(path, full, along) else full
 
     def selector(
-        self, path: Path, reference: Reference, raw: Mapping[str, Any], own: Collection[str], shared: Point
+        self, path: Path, reference: Reference | None, raw: Mapping[str, Any], own: Collection[str], shared: Point
     ) -> Selector | None:
-        """Return the run that a mapping names, which must exist, or note why it does not."""
-        return self.select(path, self.entry(path, reference), raw, own, shared)
+        """Return the run that a mapping names, which must exist, or note why it does not.
+
+        Where there is one entry, a mapping need not name it.
+        """
+        if reference is not None:
+            return self.select(path, self.entry(path, reference), raw, own, shared)
+        if len(self.entries) == 1:
+            return self.select(path, (self.entries[0], {}), raw, own, shared)
+        labels = listing([entry.label for entry in self.entries])
+        what = f"nothing says which {self.names} is meant"
+        self.context.add(path, f"{what}; write {self.names}: with one of {labels}")
+        return None
 
     def select(
         self,

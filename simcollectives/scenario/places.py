@@ -4,7 +4,8 @@ import json
 import re
 from typing import Any
 
-from simcollectives.errors import show_value
+from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.scenario.types import AlgorithmEntry
 
 Path = tuple[str | int, ...]
 """Keys and list positions from the top of the file, such as ``("expect", 0, "equals")``."""
@@ -29,6 +30,14 @@ def place_text(path: Path) -> str:
         else:
             parts.append(f"[{json.dumps(key) if key.isprintable() and len(key) <= _LONGEST_WORD else show_value(key)}]")
     return "".join(parts)
+
+
+def placed(error: InputError | MemoryError, entry: AlgorithmEntry, where: str, smaller: str, file: str) -> InputError:
+    """Return an error of a run of ``entry`` with its line; ``where`` tells the run, ``smaller`` how to need less."""
+    too_large = f"the memory of this computer is too small for it; {smaller}"
+    messages = [one.message for one in error.problems] if isinstance(error, InputError) else [too_large]
+    before = f"{where}: " if where else ""
+    return InputError([Problem(entry.place, f"{before}{message}", entry.line) for message in messages], file)
 
 
 def flow_text(value: Any) -> str:

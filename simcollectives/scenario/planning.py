@@ -2,17 +2,15 @@
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from simcollectives.engines import DTYPES, check_engine
 from simcollectives.engines.data import held_bytes
 from simcollectives.engines.estimate import ROUGH_SECONDS, Estimate, measured, rough, verify_seconds
 from simcollectives.errors import InputError
-from simcollectives.scenario.build import message_at, restricted
+from simcollectives.scenario.build import message_at, planned_runs, restricted
 from simcollectives.scenario.evaluation import Evaluator, is_verified
 from simcollectives.scenario.keys import FACTOR, kind_of, owner
 from simcollectives.scenario.numbers import at
-from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.types import (
     AlgorithmEntry,
     CrossoverExpectation,
@@ -83,19 +81,6 @@ class Plan:
         return max((run.memory_bytes for run in self.runs), default=0)
 
 
-def planned_runs(scenario: Scenario) -> list[tuple[AlgorithmEntry, dict[str, Any]]]:
-    """Return the rows to be, in order: point by point, and the algorithms in each; none twice.
-
-    An algorithm that a swept option does not concern has one row for all its values.
-    """
-    found: dict[Any, tuple[AlgorithmEntry, dict[str, Any]]] = {}
-    for point in sweep_points(scenario.sweeps):
-        for entry in scenario.collective.algorithms:
-            mine = restricted(point, entry)
-            found.setdefault((entry.label, frozenset(mine.items())), (entry, mine))
-    return list(found.values())
-
-
 def plan_scenario(scenario: Scenario) -> Plan:
     """Estimate all that a scenario runs; what will be refused costs nothing.
 
@@ -103,7 +88,7 @@ def plan_scenario(scenario: Scenario) -> Plan:
     algorithm are taken to be as much faster or slower than their rough estimates.
     """
     planner = _Planner(Evaluator(scenario))
-    rows = [planner.row(entry, point) for entry, point in planned_runs(scenario)]
+    rows = [planner.row(entry, point) for entry, point in planned_runs(scenario.sweeps, scenario.entries)]
     checks = [planner.check(expectation) for expectation in scenario.expectations]
     drawings = [planner.runs([(one.entry, one.point)], timeline=True) for one in scenario.timelines]
     return _timed(Plan(scenario, (*rows, *checks, *drawings)))

@@ -1,7 +1,7 @@
 """What running a scenario gives: rows, checks, timelines, a comparison with measurements."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from simcollectives.engines import Timeline
@@ -10,6 +10,7 @@ from simcollectives.measured import Fit, MeasuredSweep
 from simcollectives.scenario.training.types import AnyScenario
 from simcollectives.scenario.types import Point
 from simcollectives.training.advice import Advice
+from simcollectives.training.comparison import Comparison
 from simcollectives.training.step import Step
 
 Row = Mapping[str, Any]
@@ -117,12 +118,32 @@ class SweepAdvice:
 
 
 @dataclass(frozen=True)
+class PointComparison:
+    """Which strategy to choose at a point: ``point`` holds what the steps that are compared have in common."""
+
+    point: Point
+    comparison: Comparison
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``--json`` prints of it."""
+        found, labels = self.comparison, [one.label for one in self.comparison.verdicts]
+        return {
+            "point": dict(self.point),
+            "chosen": None if found.chosen is None else labels[found.chosen],
+            "fastest": None if found.fastest is None else labels[found.fastest],
+            "advice": list(found.advice),
+            "verdicts": [asdict(verdict) for verdict in found.verdicts],
+        }
+
+
+@dataclass(frozen=True)
 class ScenarioResult:
     """A scenario that was run.
 
     ``rows`` have the keys `ROW_KEYS`, or those of training steps. ``notes`` say which engine ran and why. ``timelines``
     are pairs of a label and a timeline, ``contributions`` are texts. ``steps`` are the training steps of the rows, one
-    each, ``drawn`` those drawn stream by stream, ``advice`` what sweeps of options say.
+    each, ``drawn`` those drawn stream by stream, ``advice`` what sweeps of options say, ``comparisons`` which strategy
+    to choose at each point.
     ``interrupted`` tells that the rows and checks are only those finished. ``problems`` are runs that could not be
     made, which leaves the others without checks.
     """
@@ -140,6 +161,7 @@ class ScenarioResult:
     steps: tuple[PlayedStep, ...] = ()
     drawn: tuple[PlayedStep, ...] = ()
     advice: tuple[SweepAdvice, ...] = ()
+    comparisons: tuple[PointComparison, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -154,4 +176,5 @@ class ScenarioResult:
             "rows": [dict(row) for row in self.rows],
             "checks": [check.to_json() for check in self.checks],
             "warnings": list(self.warnings),
+            "comparisons": [one.to_json() for one in self.comparisons],
         }

@@ -8,13 +8,13 @@ from typing import Any
 from simcollectives.engines import contributions
 from simcollectives.errors import InputError, Problem
 from simcollectives.measured import fit_link
-from simcollectives.scenario.build import build_cluster, options_at
+from simcollectives.scenario.build import build_cluster, options_at, planned_runs
 from simcollectives.scenario.evaluation import Evaluator
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import point_text
 from simcollectives.scenario.numerics.running import run_numerics_scenario
 from simcollectives.scenario.numerics.types import NumericsScenario
-from simcollectives.scenario.planning import Plan, plan_scenario, planned_runs
+from simcollectives.scenario.planning import Plan, plan_scenario
 from simcollectives.scenario.progress import STEP_SECONDS, Progress, Standing, Tracker
 from simcollectives.scenario.results import ROW_KEYS, Check, MeasuredComparison, Row, ScenarioResult
 from simcollectives.scenario.training.running import run_training
@@ -82,7 +82,7 @@ def _tell_of_steps(progress: Progress, done: int, total: int) -> None:
 
 def _collect(evaluator: Evaluator, collected: _Collected, finish_item: Callable[[], None]) -> None:
     scenario = evaluator.scenario
-    for entry, point in planned_runs(scenario):
+    for entry, point in planned_runs(scenario.sweeps, scenario.entries):
         try:
             row = evaluator.row(entry, point)
             collected.rows.append({key: row[key] for key in ROW_KEYS})

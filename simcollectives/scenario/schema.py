@@ -97,16 +97,19 @@ def bound_fields(kind: Kind) -> dict[str, Any]:
     return {name: (type_ | None, None) for name, type_ in types.items()}
 
 
-def _metric_models() -> dict[str, type[ExpectationModel]]:
-    models = {}
-    for name, kind in METRICS.items():
-        fields: dict[str, Any] = {name: (SelectorModel, ...), **bound_fields(kind)}
-        about = f"{name} of one run is within a bound."
-        models[name] = create_model(f"Expect_{name}", __base__=ExpectationModel, __doc__=about, **fields)
+def metric_models(
+    metrics: Mapping[str, Kind], selector: type[PointModel], base: type[ExpectationModel], prefix: str, what: str
+) -> dict[str, type[ExpectationModel]]:
+    """Return the model of an expectation about each metric of ``what`` a selector names, such as one run."""
+    models: dict[str, type[ExpectationModel]] = {}
+    for name, kind in metrics.items():
+        fields: dict[str, Any] = {name: (selector, ...), **bound_fields(kind)}
+        about = f"{name} of {what} is within a bound."
+        models[name] = create_model(f"{prefix}_{name}", __base__=base, __doc__=about, **fields)
     return models
 
 
-METRIC_MODELS = _metric_models()
+METRIC_MODELS = metric_models(METRICS, SelectorModel, ExpectationModel, "Expect", "one run")
 
 
 class RatioModel(ExpectationModel):

@@ -195,3 +195,8 @@ class Scenario:
     time: TimeModel = DEFAULT
     seeds: int | None = None
     skipping: bool = True
+
+    @property
+    def entries(self) -> tuple[AlgorithmEntry, ...]:
+        """What is compared at every point."""
+        return self.collective.algorithms

@@ -23,7 +23,7 @@ class Hooks:
 
     A layer's hooks are called outside those of its modules, and outside its recomputation. ``ready`` is told each
     gradient when it is complete; ``gradient_bytes`` is the size that a gradient has while the pass computes it, None
-    for that of ``Training``.
+    for that of ``Training``, and ``gradient_item`` its name in the account of memory.
     """
 
     before_layer: Callable[[Layer], None] = nobody
@@ -32,6 +32,7 @@ class Hooks:
     after_module: Callable[[Module], None] = nobody
     ready: GradientReady = nobody
     gradient_bytes: Callable[[Parameter], int] | None = None
+    gradient_item: str = "gradients"
 
 
 NO_HOOKS = Hooks()
@@ -51,6 +52,11 @@ def stand_replicated(builder: Builder, training: Training) -> None:
 def stand_model(builder: Builder, training: Training) -> None:
     """Note the whole model: its parameters and buffers."""
     builder.stand(PARAMETERS, training.parameter_bytes)
+    stand_buffers(builder, training)
+
+
+def stand_buffers(builder: Builder, training: Training) -> None:
+    """Note the buffers of the model, which every rank holds whole."""
     if buffers := sum(b.elements * DTYPES[training.parameter_dtype(b)] for b in training.model.buffers):
         builder.stand(BUFFERS, buffers)
 
@@ -87,7 +93,9 @@ def backward(builder: Builder, training: Training, hooks: Hooks = NO_HOOKS, *, f
         for index in reversed(range(len(layer.modules))):
             module = layer.modules[index]
             hooks.before_module(module)
-            allocates, frees, added = _new_gradients(size_of, module, uses, left, first)
+            kept, new, added = _new_gradients(size_of, module, uses, left, first)
+            allocates = [item for item in ((hooks.gradient_item, kept), (NEW_GRADIENTS, new)) if item[1]]
+            frees = [(NEW_GRADIENTS, added)] if added else []
             if index == 0:
                 frees += _activations(held)
             seconds = training.seconds[module.name].backward + training.memory_seconds(3 * added)
@@ -116,8 +124,8 @@ def _recompute(builder: Builder, training: Training, layer: Layer, held: LayerBy
 
 def _new_gradients(
     size_of: Callable[[Parameter], int], module: Module, uses: Counter[str], left: dict[str, int], first: bool
-) -> tuple[list[Item], list[Item], int]:
-    """What a module's backward allocates and frees, and the bytes of gradients that it adds to others."""
+) -> tuple[int, int, int]:
+    """Bytes of gradients that a module's backward makes and keeps, makes to be added, and adds to others."""
     kept = new = added = 0
     for parameter in module.parameters:
         size = size_of(parameter)
@@ -128,8 +136,7 @@ def _new_gradients(
         else:
             kept += size
         added += size * (part + whole)
-    allocates = [(GRADIENTS, kept), (NEW_GRADIENTS, new)]
-    return [item for item in allocates if item[1]], [(NEW_GRADIENTS, added)] if added else [], added
+    return kept, new, added
 
 
 def _activations(held: LayerBytes) -> list[Item]:

@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 from simcollectives.cluster import Cluster
 from simcollectives.cluster.rank_order import as_whole
+from simcollectives.engines.conditions import Jitter
 from simcollectives.engines.job import DTYPES
 from simcollectives.errors import InputError, Problem, show_value, suggestion
 from simcollectives.training.activations import activations
@@ -40,12 +41,15 @@ def prepare_training(
     optimizer: Optimizer | None = None,
     iteration: int | None = None,
     slow: Mapping[int, float] | None = None,
+    jitter: Jitter | None = None,
+    seed: int = 0,
 ) -> Training:
     """Return the step to simulate: of ``accumulation`` micro-batches, each of which is a ``workload``.
 
     Kernels reach the share ``mfu`` of the device's peak in the dtype of the computation, or take the measured
     ``layer_seconds``, forward and backward by layer. ``train_batch`` are sequences on all ranks, for a check.
-    ``iteration`` counts from 0; None is the steady state. ``slow`` multiplies the compute of ranks. Where they are not
+    ``iteration`` counts from 0; None is the steady state. ``slow`` multiplies the compute of ranks, ``jitter`` draws a
+    factor for each kernel of each, all of which are then played. Where they are not
     given, ``precision`` is bfloat16 throughout and ``optimizer`` Adam, with a master copy if parameters are narrower
     than float32.
 
@@ -55,7 +59,7 @@ def prepare_training(
     """
     precision = precision or Precision()
     problems = [
-        *_size_problems(model, len({1.0, *(slow or {}).values()}), accumulation),
+        *_size_problems(model, _played_ranks(cluster, slow or {}, jitter), accumulation),
         *_time_problems(model, cluster, precision.compute, mfu, layer_seconds),
         *_batch_problems(cluster, workload, accumulation, train_batch),
         *_iteration_problems(iteration),
@@ -80,6 +84,8 @@ def prepare_training(
         activations=activations(model, workload, precision.compute).by_layer,
         iteration=iteration,
         slow=dict(slow or {}),
+        jitter=jitter,
+        seed=seed,
     )
 
 
@@ -144,6 +150,10 @@ def _iteration_problems(iteration: int | None) -> list[Problem]:
     return [Problem("iteration", rule)]
 
 
+def _played_ranks(cluster: Cluster, slow: Mapping[int, float], jitter: Jitter | None) -> int:
+    return len({1.0, *slow.values()}) if jitter is None else cluster.world_size
+
+
 def _size_problems(model: Model, played: int, accumulation: int) -> list[Problem]:
     if as_whole(accumulation) is None:
         return []
@@ -151,7 +161,7 @@ def _size_problems(model: Model, played: int, accumulation: int) -> list[Problem
     total = accumulation * modules * played
     if total <= MOST_PLAYED:
         return []
-    ranks = f" x {played} ranks of other speeds" if played > 1 else ""
+    ranks = f" x {played} ranks of different speeds" if played > 1 else ""
     rule = (
         f"{accumulation} micro-batches x {modules} modules{ranks} are {total:,} passes to play; at most {MOST_PLAYED:,}"
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from simcollectives.cluster import Cluster
 from simcollectives.cluster.rank_order import as_whole
+from simcollectives.engines.conditions import Jitter
 from simcollectives.engines.job import DTYPES
 from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.training.model import Model, Parameter
@@ -103,7 +104,8 @@ class Training:
 
     ``micro_batch`` are sequences of ``sequence`` tokens for each rank, ``accumulation`` micro-batches make a step.
     ``seconds`` are by module name, ``activations`` by layer name (absent: none known). ``iteration`` counts from 0;
-    None is the steady state. ``slow`` multiplies the compute of single ranks.
+    None is the steady state. ``slow`` multiplies the compute of single ranks; ``jitter`` draws a factor for each kernel
+    of each rank, from ``seed``.
     """
 
     model: Model
@@ -117,6 +119,8 @@ class Training:
     activations: Mapping[str, LayerBytes] = field(default_factory=dict)
     iteration: int | None = None
     slow: Mapping[int, float] = field(default_factory=dict)
+    jitter: Jitter | None = None
+    seed: int = 0
 
     @property
     def world_size(self) -> int:

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from simcollectives.engines.conditions import Jitter, kernel_factors
 from simcollectives.errors import InputError
 from simcollectives.training.pricing import Choice, Pricer
 from simcollectives.training.program import Program
@@ -127,6 +130,8 @@ def _play(program: Program, training: Training, pricer: Pricer) -> StepTimeline:
     Slower ranks never wait for it. If it begins long before them, they alone hold it up, and it ends ahead of them by
     what it can be ahead at most: in the steady state it always is.
     """
+    if training.jitter is not None and training.jitter.spread > 0:
+        return _play_jittered(program, training, training.jitter, pricer)
     programs = _programs(program, training)
     timeline = play(programs, pricer)
     slower = [rank for rank in programs if training.slow.get(rank, 1.0) > training.slow.get(0, 1.0)]
@@ -136,6 +141,25 @@ def _play(program: Program, training: Training, pricer: Pricer) -> StepTimeline:
     held_up = play(programs, pricer, dict.fromkeys(slower, long))
     ahead = {rank: max(held_up.end_of(rank) - held_up.end_of(0), 0.0) for rank in slower}
     return play(programs, pricer, ahead)
+
+
+def _play_jittered(program: Program, training: Training, jitter: Jitter, pricer: Pricer) -> StepTimeline:
+    """Play every rank. In the steady state ranks begin the step apart by as much as they ended one played before it."""
+    place = np.arange(len(program.operations), dtype=np.int64)
+    computes = np.array([operation.kind == "compute" for operation in program.operations])
+    base = np.array([operation.seconds for operation in program.operations])
+    starts: dict[int, float] = {}
+    timeline = StepTimeline((), ())
+    for step in (0,) if training.iteration == 0 else (1, 0):
+        seconds = {}
+        for rank in range(training.world_size):
+            factors = kernel_factors(jitter, training.seed, step, rank, place) * training.slow.get(rank, 1.0)
+            seconds[rank] = (base * np.where(computes, factors, 1.0)).tolist()
+        mine = (replace(one, seconds=own) for one, own in zip(program.operations, seconds[0], strict=True))
+        programs = {0: replace(program, operations=tuple(mine))} | dict.fromkeys(range(1, len(seconds)), program)
+        timeline = play(programs, pricer, starts, seconds)
+        starts = {rank: timeline.end_of(rank) - timeline.end_of(0) for rank in programs}
+    return timeline
 
 
 def _programs(program: Program, training: Training) -> dict[int, Program]:

@@ -1,7 +1,7 @@
 """What happened in a step: spans of work on streams, and what stood in memory when."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from simcollectives.errors import ScheduleError
 from simcollectives.training.pricing import Price
@@ -40,10 +40,14 @@ class Change:
 
 @dataclass(frozen=True)
 class StepTimeline:
-    """Spans in order of start, and the changes of the memory of rank 0 in the order in which they happened."""
+    """Spans in order of start, and the changes of the memory of rank 0 in the order in which they happened.
+
+    ``ends`` are the seconds at which each rank that was played is done.
+    """
 
     spans: tuple[Span, ...]
     memory: tuple[Change, ...]
+    ends: Mapping[int, float] = field(default_factory=dict)
 
     def of_rank(self, rank: int) -> tuple[Span, ...]:
         """The spans of one rank."""
@@ -51,7 +55,7 @@ class StepTimeline:
 
     def end_of(self, rank: int) -> float:
         """When the last operation of a rank ends."""
-        return max((span.end for span in self.spans if span.rank == rank), default=0.0)
+        return self.ends.get(rank, 0.0)
 
 
 Interval = tuple[float, float]

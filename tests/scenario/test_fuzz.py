@@ -16,13 +16,11 @@ from hypothesis import strategies as st
 
 from simcollectives.errors import InputError
 from simcollectives.scenario import run_scenario
-from simcollectives.scenario.build import build_cluster
+from simcollectives.scenario.build import build_cluster, planned_runs
 from simcollectives.scenario.loading import load_document
 from simcollectives.scenario.numerics.types import NumericsScenario
-from simcollectives.scenario.planning import planned_runs
 from simcollectives.scenario.source_file import decode
 from simcollectives.scenario.training.build import settings_at
-from simcollectives.scenario.training.running import planned_steps
 from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
 from simcollectives.scenario.types import CrossoverExpectation
 from simcollectives.scenario.yaml_text import parse_document
@@ -247,7 +245,7 @@ def is_small(scenario: AnyScenario) -> bool:
         return is_small_step(scenario)
     if isinstance(scenario, NumericsScenario):
         return is_small_training_run(scenario)
-    runs = planned_runs(scenario)
+    runs = planned_runs(scenario.sweeps, scenario.entries)
     sizes = [build_cluster(scenario.cluster, point).world_size for _, point in runs[:50]]
     servers = [value for _, point in runs for value in point.values() if isinstance(value, int)]
     crossovers = sum(len(e.grid) for e in scenario.expectations if isinstance(e, CrossoverExpectation))
@@ -260,7 +258,7 @@ def is_small(scenario: AnyScenario) -> bool:
 
 
 def is_small_step(scenario: TrainingScenario) -> bool:
-    runs = planned_steps(scenario)
+    runs = planned_runs(scenario.sweeps, scenario.entries)
     points = [*(point for _, point in runs), *(one.point for one in scenario.timelines)]
     settings = [settings_at(scenario.training, point) for point in points[:20]]
     sizes = [build_cluster(scenario.cluster, point).world_size for point in points[:20]]

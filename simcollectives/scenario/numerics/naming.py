@@ -1,6 +1,6 @@
 """Variants and steps that the expectations of a numerics scenario name."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,7 @@ from simcollectives.scenario.numerics.keys import NUMERICS_KEYS, NUMERICS_METRIC
 from simcollectives.scenario.numerics.types import NumericsSettings
 from simcollectives.scenario.places import Path
 from simcollectives.scenario.point_keys import KeyTable
-from simcollectives.scenario.schema_values import Reference
-from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
+from simcollectives.scenario.types import AlgorithmEntry, Point
 
 
 @dataclass(frozen=True)
@@ -73,11 +72,6 @@ class VariantNamer(BaseNamer):
         """The variants."""
         return self.settings.entries
 
-    def has_metric(self, path: Path, metric: str) -> bool:
-        """Every variant has every metric."""
-        del path, metric
-        return True
-
     def resolve(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Variants have no options."""
         del name
@@ -92,15 +86,3 @@ class VariantNamer(BaseNamer):
         steps = listing([str(step) for step in record], 5)
         self.context.add(path, f"nothing says which step is meant; write step: with one of {steps}")
         return None
-
-    def selector(
-        self, path: Path, reference: Reference | None, raw: Mapping[str, Any], own: Collection[str], shared: Point
-    ) -> Selector | None:
-        """Return the variant and step that a mapping names; where there is one variant, it need not be named."""
-        if reference is None:
-            if len(self.entries) > 1:
-                labels = listing([entry.label for entry in self.entries])
-                self.context.add(path, f"nothing says which variant is meant; write variant: with one of {labels}")
-                return None
-            reference = Reference(self.entries[0].name)
-        return super().selector(path, reference, raw, own, shared)

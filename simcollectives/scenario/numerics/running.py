@@ -10,6 +10,7 @@ from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import Kind, kind_of
 from simcollectives.scenario.numerics.keys import NUMERICS_METRICS
 from simcollectives.scenario.numerics.types import NumericsScenario
+from simcollectives.scenario.places import placed
 from simcollectives.scenario.results import Check, Row, ScenarioResult
 from simcollectives.scenario.types import EMPTY, AlgorithmEntry, Point, Selector
 from simcollectives.training.numerics import History, NumericsRow, compare, one_device, train
@@ -68,7 +69,8 @@ class NumericsEvaluator:
                 if repr(alone) not in self._references:
                     self._references[repr(alone)] = train(alone, record)
             except (InputError, MemoryError) as error:
-                raise self._placed(error, entry) from error
+                smaller = "write fewer samples, or record fewer steps"
+                raise placed(error, entry, entry.label, smaller, self.scenario.file) from error
             self._rows[entry.label] = compare(history, self._references[repr(alone)])
         return self._rows[entry.label]
 
@@ -76,13 +78,6 @@ class NumericsEvaluator:
         """Return the metrics of one row. Raises as `rows` does."""
         row = next(row for row in self.rows(entry) if row.step == point["step"])
         return {name: getattr(row, name) for name in NUMERICS_METRICS}
-
-    def _placed(self, error: InputError | MemoryError, entry: AlgorithmEntry) -> InputError:
-        """Return an error that says which variant it is about."""
-        too_large = "the memory of this computer is too small for it; write fewer samples, or record fewer steps"
-        messages = [one.message for one in error.problems] if isinstance(error, InputError) else [too_large]
-        problems = [Problem(entry.place, f"{entry.label}: {message}", entry.line) for message in messages]
-        return InputError(problems, self.scenario.file)
 
 
 def run_numerics_scenario(scenario: NumericsScenario, progress: Callable[[int, int], None] | None) -> ScenarioResult:

@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
+from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from simcollectives.scenario.keys import JsonSchema
 from simcollectives.scenario.numerics.keys import NUMERICS_KEYS, NUMERICS_METRICS
 from simcollectives.scenario.places import shown
-from simcollectives.scenario.schema import ExpectationModel, OrderModel, PointModel, RatioModel, bound_fields
+from simcollectives.scenario.schema import ExpectationModel, OrderModel, PointModel, RatioModel, metric_models
 from simcollectives.scenario.schema_cluster import AnyCluster
 from simcollectives.scenario.schema_values import (
     AlgorithmReference,
@@ -112,19 +112,10 @@ class VariantExpectation(ExpectationModel):
     model_config = _POINTS
 
 
-def _metric_models() -> dict[str, type[ExpectationModel]]:
-    models: dict[str, type[ExpectationModel]] = {}
-    for name, kind in NUMERICS_METRICS.items():
-        fields: dict[str, Any] = {name: (VariantSelector, ...), **bound_fields(kind)}
-        about = f"{name} of one variant is within a bound."
-        models[name] = create_model(f"Expect_variant_{name}", __base__=VariantExpectation, __doc__=about, **fields)
-    return models
-
-
 VARIANT_MODELS: dict[str, type[ExpectationModel]] = {
     "ratio": VariantRatio,
     "order": VariantOrder,
-    **_metric_models(),
+    **metric_models(NUMERICS_METRICS, VariantSelector, VariantExpectation, "Expect_variant", "one variant"),
 }
 AnyVariantExpectation: Any = Union[tuple(VARIANT_MODELS.values())]  # noqa: UP007
 

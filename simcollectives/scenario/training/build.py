@@ -72,6 +72,8 @@ def build_training(training: TrainingSettings, cluster: Cluster) -> Training:
         optimizer=training.optimizer,
         iteration=training.iteration,
         slow=training.slow,
+        jitter=training.jitter,
+        seed=training.seed,
     )
 
 

@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from simcollectives.cluster import Cluster
-from simcollectives.errors import InputError, Problem
+from simcollectives.errors import InputError
 from simcollectives.scenario.build import build_cluster, restricted
 from simcollectives.scenario.keys import Kind, kind_of, point_text
+from simcollectives.scenario.places import placed
 from simcollectives.scenario.training.build import (
     build_training,
     choices_at,
@@ -132,7 +133,8 @@ class TrainingEvaluator:
             pricer = self._pricer(cluster, settings, entry, point)
             step = simulate_step(training, entry.name, options, pricer=pricer)
         except (InputError, MemoryError) as error:
-            raise self._placed(error, entry, point) from error
+            where = f"at {point_text(point)}" if point else ""
+            raise placed(error, entry, where, "take a smaller model", self.scenario.file) from error
         self.warnings.update(dict.fromkeys(step.warnings))
         return step
 
@@ -187,13 +189,6 @@ class TrainingEvaluator:
             "algorithms": ", ".join(used),
             "collectives": [asdict(one) for one in step.collectives],
         }
-
-    def _placed(self, error: InputError | MemoryError, entry: AlgorithmEntry, point: Point) -> InputError:
-        """Return an error that says which strategy and point it is about."""
-        where = f"at {point_text(point)}: " if point else ""
-        too_large = "the memory of this computer is too small for it; take a smaller model"
-        messages = [problem.message for problem in error.problems] if isinstance(error, InputError) else [too_large]
-        return InputError([Problem(entry.place, f"{where}{one}", entry.line) for one in messages], self.scenario.file)
 
 
 def _key(entry: AlgorithmEntry, point: Point) -> Hashable:

@@ -10,11 +10,13 @@ from simcollectives.errors import InputError, Problem
 from simcollectives.interop.huggingface import read_model
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.scenario.context import Context, unknown_key
+from simcollectives.scenario.load_collective import listed_once
 from simcollectives.scenario.places import Path, place_text
 from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.training.naming import written_options
 from simcollectives.scenario.training.schema import (
     MAX_PARAMETERS,
+    Compared,
     ConfigModel,
     OptimizerModel,
     TensorModel,
@@ -34,8 +36,11 @@ from simcollectives.training.strategies.table import find_strategy, label_of
 PATH: Path = ("training",)
 
 
-def load_training(context: Context, value: Any) -> TrainingSettings | None:
-    """Return the settings of a training step, without strategies that do not exist; None where nothing is left."""
+def load_training(context: Context, value: Any, compared: Any = None) -> TrainingSettings | None:
+    """Return the settings of a training step, without strategies that do not exist; None where nothing is left.
+
+    ``compared`` is what the section ``compare:`` says, None where there is none.
+    """
     parsed = context.validate(PATH, value, TrainingModel)
     if parsed is None:
         return None
@@ -44,13 +49,16 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
     if model is not None and model.elements > MAX_PARAMETERS:
         context.add((*PATH, "model"), f"{model.elements:.6g} parameters; a model has at most {MAX_PARAMETERS:.0e}")
         model = None
-    entries = _entries(context, parsed)
+    entries = _entries(context, _references(context, parsed, value, compared))
     choices = _choices(context, parsed.collectives or {})
     precision = _precision(parsed)
     if ("mfu" in value or is_swept(context, "mfu")) == ("layer_seconds" in value):
         context.add(PATH, "compute takes its time from mfu, or from layer_seconds; write one of them, such as mfu: 45%")
     if parsed.mfu is not None and not 0 < parsed.mfu <= 1:
         context.add((*PATH, "mfu"), f"{parsed.mfu:.6g} is not a share of the peak; write more than 0% and at most 100%")
+    if "seed" in value and parsed.jitter is None:
+        remedy = "write jitter: {lognormal: 1%}, or leave seed out"
+        context.add((*PATH, "seed"), f"nothing is random, so that every seed gives the same step; {remedy}")
     layers = {} if model is None else _layer_seconds(context, parsed, model)
     if model is None or not entries or len(context.problems) > before:
         return None
@@ -70,6 +78,8 @@ def load_training(context: Context, value: Any) -> TrainingSettings | None:
         attention_flops=parsed.attention_flops,
         iteration=parsed.step,
         slow=parsed.slow or {},
+        jitter=parsed.jitter,
+        seed=parsed.seed,
         choices=choices,
         notes=notes,
     )
@@ -116,27 +126,25 @@ def _named(problem: Problem, file: str) -> Problem:
     return Problem("", f"{field} in {file}{line}: {problem.message}" if field else f"{file}{line}: {problem.message}")
 
 
-def _entries(context: Context, parsed: TrainingModel) -> list[AlgorithmEntry]:
-    if (parsed.strategy is None) == (parsed.strategies is None):
-        what = "strategy and strategies cannot stand together" if parsed.strategy else "no strategy is named"
+def _references(context: Context, parsed: TrainingModel, value: Any, compared: Any) -> dict[Path, Reference]:
+    """The strategies as written, by where they are; a problem where none is, or they are written twice."""
+    named = [key for key in ("strategy", "strategies") if key in value]
+    if compared is not None:
+        for key in named:
+            context.add((*PATH, key), "compare: names the strategies already; leave one of them out")
+        several = context.validate_type(("compare",), compared, Compared)
+        return {("compare", index): one for index, one in enumerate(several or ())}
+    if len(named) != 1:
+        what = "strategy and strategies cannot stand together" if named else "no strategy is named"
         context.add(PATH, f"{what}; write strategy: ddp, or strategies: [ddp, all_reduce_once]")
-        return []
-    written = {(*PATH, "strategy"): parsed.strategy} if parsed.strategy is not None else {}
-    paths: dict[Path, Reference | None] = dict(written)
-    for index, one in enumerate(parsed.strategies or ()):
-        paths[(*PATH, "strategies", index)] = one
-    entries: list[AlgorithmEntry] = []
-    seen: dict[str, Path] = {}
-    for path, reference in paths.items():
-        entry = None if reference is None else _entry(context, path, reference)
-        if entry is None:
-            continue
-        if entry.label in seen:
-            context.add(path, f"{entry.label} is listed twice, first at [{seen[entry.label][-1]}]; keep one")
-            continue
-        seen[entry.label] = path
-        entries.append(entry)
-    return entries
+        return {}
+    if parsed.strategy is not None:
+        return {(*PATH, "strategy"): parsed.strategy}
+    return {(*PATH, "strategies", index): one for index, one in enumerate(parsed.strategies or ())}
+
+
+def _entries(context: Context, references: Mapping[Path, Reference]) -> list[AlgorithmEntry]:
+    return listed_once(context, references, lambda path, reference: _entry(context, path, reference))
 
 
 def _entry(context: Context, path: Path, reference: Reference) -> AlgorithmEntry | None:

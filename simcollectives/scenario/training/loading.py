@@ -13,7 +13,7 @@ from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.training.build import TrainingFits
 from simcollectives.scenario.training.load import load_training
 from simcollectives.scenario.training.naming import TrainingKeyTable, TrainingNamer
-from simcollectives.scenario.training.schema import STEP_MODELS, StepSelector
+from simcollectives.scenario.training.schema import ALL, STEP_MODELS, StepSelector
 from simcollectives.scenario.training.types import TrainingScenario
 from simcollectives.scenario.types import EMPTY, Selector
 
@@ -29,13 +29,14 @@ def load_training_scenario(context: Context, data: dict[str, Any]) -> TrainingSc
     """Return the scenario, or None after noting every problem."""
     texts = {key: context.text(data, key) for key in ("title", "description")}
     cluster = load_cluster(context, data["cluster"]) if "cluster" in data else None
-    training = load_training(context, data["training"])
+    training = load_training(context, data["training"], data.get("compare"))
     sound = not any(one.place.startswith("$.training") for one in (*context.document.problems, *context.problems))
     table = TrainingKeyTable(cluster, training=training)
     sweeps = load_sweeps(context, data["sweep"], table) if "sweep" in data else ()
     namer = None
     if training is not None:
-        whole = len(training.strategies) == len(data["training"].get("strategies", [0]))
+        listed = data.get("compare", data["training"].get("strategies", [0]))
+        whole = listed == ALL or len(training.strategies) == len(listed)
         fits = None if cluster is None or sweeps is None or not sound else TrainingFits(cluster, training)
         namer = TrainingNamer(context, table, sweeps or (), fits, whole, training=training)
         if fits is not None and not _check_points(context, namer, fits):
@@ -53,6 +54,7 @@ def load_training_scenario(context: Context, data: dict[str, Any]) -> TrainingSc
         sweeps=tuple(sweeps or ()),
         expectations=expectations,
         timelines=timelines,
+        compares="compare" in data,
     )
 
 

@@ -1,19 +1,18 @@
 """Strategies and points that the sections of a training scenario name."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from simcollectives.errors import InputError, Problem, UnitError, listing, suggestion
+from simcollectives.errors import InputError, Problem, UnitError, suggestion
 from simcollectives.scenario.context import unknown_key
 from simcollectives.scenario.keys import BYTES, RUN_WORDS, Kind, is_option, owner
 from simcollectives.scenario.load_points import BaseNamer
 from simcollectives.scenario.places import Path, shown
 from simcollectives.scenario.point_keys import KeyTable
-from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
 from simcollectives.scenario.training.types import TrainingSettings
-from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
+from simcollectives.scenario.types import AlgorithmEntry, Point
 from simcollectives.training.strategies.table import find_strategy, resolve_strategy_options
 from simcollectives.units import QUANTITIES
 
@@ -102,11 +101,6 @@ class TrainingNamer(BaseNamer):
         """The strategies that the scenario compares."""
         return self.training.strategies
 
-    def has_metric(self, path: Path, metric: str) -> bool:
-        """Every step has every metric, or none where it says so itself."""
-        del path, metric
-        return True
-
     def resolve(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return all options of a strategy.
 
@@ -130,18 +124,6 @@ class TrainingNamer(BaseNamer):
                 self.context.add(path, f"the point has no {key}; write {key}: {example} in it")
                 return True
         return False
-
-    def selector(
-        self, path: Path, reference: Reference | None, raw: Mapping[str, Any], own: Collection[str], shared: Point
-    ) -> Selector | None:
-        """Return the step that a mapping names; where there is one strategy, it need not be named."""
-        if reference is None:
-            if len(self.entries) > 1:
-                labels = listing([entry.label for entry in self.entries])
-                self.context.add(path, f"nothing says which strategy is meant; write strategy: with one of {labels}")
-                return None
-            return self.select(path, (self.entries[0], {}), raw, own, shared)
-        return super().selector(path, reference, raw, own, shared)
 
 
 def written_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,19 +1,18 @@
 """Running a training scenario: rows for every point and strategy, then its checks, and the steps to draw."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simcollectives.errors import InputError, Problem
-from simcollectives.scenario.build import is_free, restricted
+from simcollectives.scenario.build import is_free, planned_runs
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import is_option, point_text
-from simcollectives.scenario.points import sweep_points
-from simcollectives.scenario.results import Check, PlayedStep, Row, ScenarioResult, SweepAdvice
+from simcollectives.scenario.results import Check, PlayedStep, PointComparison, Row, ScenarioResult, SweepAdvice
 from simcollectives.scenario.training.evaluation import TRAINING_ROW_KEYS, TrainingEvaluator
 from simcollectives.scenario.training.types import TrainingScenario
-from simcollectives.scenario.types import AlgorithmEntry
 from simcollectives.training.advice import advise
+from simcollectives.training.comparison import compare
 from simcollectives.training.timeline import StepTimeline
 from simcollectives.units import format_bytes
 
@@ -25,16 +24,6 @@ MIN_ADVISED = 3
 
 MAX_KEPT_SPANS = 2_000_000
 """So many operations of all steps are kept, about 500 MB; the others are kept without their timelines."""
-
-
-def planned_steps(scenario: TrainingScenario) -> list[tuple[AlgorithmEntry, dict[str, Any]]]:
-    """Return the rows to be, in order: point by point, and the strategies in each; none twice."""
-    found: dict[Any, tuple[AlgorithmEntry, dict[str, Any]]] = {}
-    for point in sweep_points(scenario.sweeps):
-        for entry in scenario.entries:
-            mine = restricted(point, entry)
-            found.setdefault((entry.label, frozenset(mine.items())), (entry, mine))
-    return list(found.values())
 
 
 @dataclass
@@ -51,12 +40,12 @@ class _Collected:
         """Keep the step of a row, without its timeline once too many operations are kept."""
         self.spans += len(played.step.timeline.spans)
         if self.spans > MAX_KEPT_SPANS:
-            bare = replace(played.step, timeline=StepTimeline((), ()))
+            bare = replace(played.step, timeline=StepTimeline((), played.step.timeline.memory))
             played = replace(played, step=bare)
         self.steps.append(played)
 
 
-def run_training(scenario: TrainingScenario, progress: Any = None) -> ScenarioResult:
+def run_training(scenario: TrainingScenario, progress: Callable[[int, int], None] | None = None) -> ScenarioResult:
     """Run everything that a training scenario asks for. An interrupt (Ctrl-C) keeps what is finished.
 
     Raises:
@@ -82,6 +71,7 @@ def run_training(scenario: TrainingScenario, progress: Any = None) -> ScenarioRe
         steps=tuple(collected.steps),
         drawn=tuple(collected.drawn),
         advice=tuple(collected.advice),
+        comparisons=_comparisons(collected.steps) if scenario.compares else (),
     )
 
 
@@ -101,9 +91,9 @@ def _too_large(rows: Sequence[Row]) -> list[str]:
     return [f"{len(over)} of {len(rows)} steps do not fit; {most['label']}{where} has the most: {what}"]
 
 
-def _collect(evaluator: TrainingEvaluator, collected: _Collected, progress: Any) -> None:
+def _collect(evaluator: TrainingEvaluator, collected: _Collected, progress: Callable[[int, int], None] | None) -> None:
     scenario = evaluator.scenario
-    runs = planned_steps(scenario)
+    runs = planned_runs(scenario.sweeps, scenario.entries)
     total = len(runs) + len(scenario.expectations)
     for number, (entry, point) in enumerate(runs, 1):
         try:
@@ -126,6 +116,20 @@ def _collect(evaluator: TrainingEvaluator, collected: _Collected, progress: Any)
         step = evaluator.step(selector.entry, selector.point)
         collected.drawn.append(PlayedStep(selector.entry.label, evaluator.label(selector), selector.point, step))
     collected.advice += _advice(scenario, collected)
+
+
+def _comparisons(steps: Sequence[PlayedStep]) -> tuple[PointComparison, ...]:
+    """Compare the steps that are at one point, whatever the options of their strategies."""
+    points: dict[frozenset[tuple[str, Any]], list[PlayedStep]] = {}
+    for one in steps:
+        points.setdefault(frozenset(item for item in one.point.items() if not is_option(item[0])), []).append(one)
+    return tuple(
+        PointComparison(
+            {key: value for key, value in some[0].point.items() if not is_option(key)},
+            compare([(one.label, one.step) for one in some]),
+        )
+        for some in points.values()
+    )
 
 
 def _advice(scenario: TrainingScenario, collected: _Collected) -> list[SweepAdvice]:

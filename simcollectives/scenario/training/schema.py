@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from simcollectives.engines import DTYPES
 from simcollectives.errors import listing, suggestion
@@ -14,23 +14,26 @@ from simcollectives.scenario.schema import (
     OrderModel,
     PointModel,
     RatioModel,
-    bound_fields,
+    metric_models,
     point_properties,
     sweep_schema,
 )
 from simcollectives.scenario.schema_cluster import AnyCluster
 from simcollectives.scenario.schema_values import (
     AlgorithmReference,
+    JitterReference,
     Model,
     RankFactors,
     Ratio,
     Reference,
     Seconds,
+    Seed,
     Size,
     custom_error,
     reference_reader,
 )
 from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
+from simcollectives.training.comparison import COMPARED
 from simcollectives.training.setup import OPTIMIZERS
 from simcollectives.training.workload import AttentionFlops, AttentionKernel, Recomputation
 
@@ -190,6 +193,8 @@ class TrainingModel(Model):
     attention_flops: AttentionFlops = Field("full", description="Every pair of tokens, or half where it is causal")
     step: Iteration = Field(None, description="first, steady (the default), or a number")
     slow: RankFactors | None = Field(None, description="Factor on the compute of ranks", examples=[{"3": "120%"}])
+    jitter: JitterReference | None = Field(None, description="On the time of each kernel of each rank")
+    seed: Seed = Field(0, description="Of the jitter")
     collectives: dict[str, AlgorithmReference] | None = Field(
         None, description="Algorithm of each collective", examples=[{"all_reduce": "hierarchical"}]
     )
@@ -235,21 +240,30 @@ class StepExpectation(ExpectationModel):
     model_config = _POINTS
 
 
-def _metric_models() -> dict[str, type[ExpectationModel]]:
-    models: dict[str, type[ExpectationModel]] = {}
-    for name, kind in TRAINING_METRICS.items():
-        fields: dict[str, Any] = {name: (StepSelector, ...), **bound_fields(kind)}
-        about = f"{name} of one step is within a bound."
-        models[name] = create_model(f"Expect_step_{name}", __base__=StepExpectation, __doc__=about, **fields)
-    return models
-
-
 STEP_MODELS: dict[str, type[ExpectationModel]] = {
     "crossover": StepCrossover,
     "ratio": StepRatio,
     "order": StepOrder,
-    **_metric_models(),
+    **metric_models(TRAINING_METRICS, StepSelector, StepExpectation, "Expect_step", "one step"),
 }
+
+
+ALL = "all"
+
+
+def _read_compared(value: object) -> object:
+    if value == ALL:
+        return list(COMPARED)
+    if not isinstance(value, list) or not value:
+        raise custom_error(f"{shown(value)} is not a list of strategies; write {ALL}, or [ddp, zero2, fsdp2]")
+    return value
+
+
+Compared = Annotated[
+    list[StrategyReference],
+    BeforeValidator(_read_compared),
+    WithJsonSchema({"oneOf": [{"const": ALL}, {"type": "array", "minItems": 1, "items": _REFERENCE_SCHEMA}]}),
+]
 
 
 TrainingSweeps = Annotated[Any, WithJsonSchema(sweep_schema(TRAINING_KEYS))]
@@ -263,6 +277,7 @@ class TrainingFile(Model):
     description: str | None = None
     cluster: AnyCluster
     training: TrainingModel
+    compare: Compared | None = Field(None, description="Strategies to choose from, instead of training.strategy")
     sweep: TrainingSweeps | None = None
     expect: list[AnyStepExpectation] | None = Field(None, description="What must hold")
     timeline: StepSelector | list[StepSelector] | None = Field(None, description="Steps to draw, stream by stream")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from simcollectives.engines import Jitter
 from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Expectation, Scenario, Selector, Sweep
 from simcollectives.training.model import Model
@@ -34,13 +35,15 @@ class TrainingSettings:
     attention_flops: AttentionFlops = "full"
     iteration: int | None = None
     slow: Mapping[int, float] = field(default_factory=dict)
+    jitter: Jitter | None = None
+    seed: int = 0
     choices: Mapping[str, Choice] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class TrainingScenario:
-    """A validated file with ``training:``."""
+    """A validated file with ``training:``; ``compares`` tells that it asks which strategy to choose."""
 
     file: str
     title: str
@@ -50,6 +53,7 @@ class TrainingScenario:
     sweeps: tuple[Sweep, ...]
     expectations: tuple[Expectation, ...] = ()
     timelines: tuple[Selector, ...] = ()
+    compares: bool = False
 
     @property
     def entries(self) -> tuple[AlgorithmEntry, ...]:

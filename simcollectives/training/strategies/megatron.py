@@ -44,7 +44,7 @@ from simcollectives.training.strategies.megatron_buffers import (
     cut_buffer,
     default_bucket_size,
 )
-from simcollectives.training.strategies.types import Options, Strategy, element_limit, flag
+from simcollectives.training.strategies.types import SHARDED, Options, Strategy, element_limit, flag
 
 SHARD, REPLICATE = "shard", "replicate"
 SIDE_STREAM = "communication"
@@ -253,6 +253,11 @@ def _statistic(writer: _Writer, name: str) -> int:
     return writer.builder.collective(name, call, stream=COMPUTE, after=[writer.builder.last[COMPUTE]])
 
 
+def shards(options: Options) -> str:
+    """Return what is divided: the optimizer states, if anything."""
+    return SHARDED[1] if options["use_distributed_optimizer"] else SHARDED[0]
+
+
 def problems(training: Training, options: Options) -> tuple[Problem, ...]:
     """Tell which options do not go together, as Megatron-LM does."""
     found = []
@@ -313,4 +318,5 @@ STRATEGY = Strategy(
     ),
     warnings=warnings,
     problems=problems,
+    shards=shards,
 )

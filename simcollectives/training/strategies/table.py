@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from simcollectives.algorithms import Option
+from simcollectives.algorithms.types import Option, gather_options
 from simcollectives.errors import InputError, Problem, show_value, suggestion
-from simcollectives.training.strategies import all_reduce_once, ddp, megatron, parameter_server
+from simcollectives.training.strategies import all_reduce_once, ddp, fsdp1, fsdp2, hsdp, megatron, parameter_server
 from simcollectives.training.strategies.types import Strategy
 from simcollectives.units import QUANTITIES
 
@@ -13,6 +13,9 @@ STRATEGIES: tuple[Strategy, ...] = (
     ddp.STRATEGY,
     all_reduce_once.STRATEGY,
     parameter_server.STRATEGY,
+    fsdp1.STRATEGY,
+    fsdp2.STRATEGY,
+    hsdp.STRATEGY,
     megatron.STRATEGY,
 )
 
@@ -58,18 +61,7 @@ def resolve_strategy_options(strategy: Strategy, given: Mapping[str, Any] | None
     Raises:
         InputError: unknown options or wrong values, all at once.
     """
-    known = {option.name: option for option in strategy.options}
-    resolved = {name: option.default for name, option in known.items()}
-    problems = []
-    for name, value in (given or {}).items():
-        if name not in known:
-            rule = f"{strategy.name} has no option {show_value(name)}"
-            problems.append(Problem(str(name), f"{rule}; {suggestion(name, list(known), 'it has')}"))
-            continue
-        try:
-            resolved[name] = known[name].check(value)
-        except ValueError as error:
-            problems.append(Problem(str(name), f"{strategy.name}: {error}"))
+    resolved, problems = gather_options(strategy.name, strategy.options, given)
     if problems:
         raise InputError(problems)
     return resolved

@@ -14,6 +14,20 @@ from simcollectives.units import parse_bytes
 Options = Mapping[str, Any]
 
 
+SHARDED = ("nothing", "optimizer states", "gradients", "parameters")
+"""What a strategy may shard, each with all before it."""
+
+
+def shards_nothing(_options: Options) -> str:
+    """Every rank holds everything."""
+    return SHARDED[0]
+
+
+def shards_parameters(_options: Options) -> str:
+    """Every rank holds a part of all model states."""
+    return SHARDED[3]
+
+
 def no_warnings(_training: Training, _options: Options) -> tuple[str, ...]:
     """Warn of nothing."""
     return ()
@@ -35,7 +49,7 @@ class Strategy:
 
     ``program(training, options)`` writes the step of one rank. ``warnings`` are about options that do little or harm;
     ``problems`` tell why the strategy does not run with them, each at an option. ``choices(options)`` are the
-    algorithms of collectives that the strategy itself decides.
+    algorithms of collectives that the strategy itself decides. ``shards(options)`` is one of ``SHARDED``.
     """
 
     name: str
@@ -45,6 +59,7 @@ class Strategy:
     options: tuple[Option, ...] = ()
     warnings: Callable[[Training, Options], tuple[str, ...]] = no_warnings
     choices: Callable[[Options], Mapping[str, tuple[str, Mapping[str, Any]]]] = no_choices
+    shards: Callable[[Options], str] = shards_nothing
     problems: Callable[[Training, Options], tuple[Problem, ...]] = no_problems
 
 

@@ -1,0 +1,79 @@
+"""Scenarios that ask which strategy to train with, from those that do not, or from a few words."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from simcollectives.errors import InputError, Problem
+from simcollectives.scenario.loading import load_document
+from simcollectives.scenario.training.schema import ALL
+from simcollectives.scenario.training.types import AnyScenario
+from simcollectives.scenario.yaml_text import parse_document, read_document
+
+_OF_ONE_STRATEGY = ("expect", "timeline")
+
+
+def read_comparison(path: str | os.PathLike[str], strategies: str | None = None) -> AnyScenario:
+    """Load a training scenario as a comparison of strategies, instead of what it says of its own.
+
+    ``strategies`` are names with commas between, or "all"; without them, those that it compares already, or all.
+
+    Raises:
+        InputError: the file cannot be read, or is not a valid training scenario; all problems at once, with lines.
+    """
+    document = read_document(path)
+    data = dict(document.data)
+    if "training" not in data:
+        rule = "there is no training: in it, so that there are no strategies to compare"
+        raise InputError([Problem("$", rule)], document.source)
+    if "compare" not in data or strategies is not None:
+        for key in _OF_ONE_STRATEGY:
+            data.pop(key, None)
+        if isinstance(data["training"], dict):
+            own = {key: value for key, value in data["training"].items() if key not in ("strategy", "strategies")}
+            data["training"] = own
+        data["compare"] = _listed(strategies or ALL)
+    return load_document(replace(document, data=data))
+
+
+def write_comparison(
+    settings: Mapping[str, Any], machine: str, nodes: int, strategies: str = ALL, folder: Path = Path()
+) -> str:
+    """Return a scenario that compares strategies: ``settings`` are those of ``training:`` that are not None.
+
+    A model may be the path of a config.json, which the scenario names from its own ``folder``.
+    """
+    cluster = {"machine": machine, "nodes": nodes}
+    training = {key: value for key, value in settings.items() if value is not None}
+    if Path(str(training["model"])).suffix == ".json":
+        training["model"] = {"config": os.path.relpath(training["model"], folder)}
+    where = f"{nodes} x {machine}" if nodes != 1 else machine
+    data = {
+        "title": f"Which strategy trains {settings['model']} on {where}?",
+        "cluster": cluster,
+        "training": training,
+        "compare": _listed(strategies),
+    }
+    text = StringIO()
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.dump(data, text)
+    return text.getvalue()
+
+
+def load_comparison(text: str, source: str) -> AnyScenario:
+    """Load what ``write_comparison`` has written; ``source`` is where it stands, or would.
+
+    Raises:
+        InputError: it is not a valid scenario; all problems at once.
+    """
+    return load_document(parse_document(text, source))
+
+
+def _listed(strategies: str) -> str | list[str]:
+    return ALL if strategies == ALL else [name.strip() for name in strategies.split(",")]
