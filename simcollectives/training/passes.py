@@ -21,15 +21,18 @@ def nobody(_what: object) -> None:
 class Hooks:
     """What a strategy does around the kernels of a pass: in the backward pass, "before" comes first in time, too.
 
-    A layer's hooks are called outside those of its modules, and outside its recomputation. ``ready`` is told each
-    gradient when it is complete; ``gradient_bytes`` is the size that a gradient has while the pass computes it, None
-    for that of ``Training``, and ``gradient_item`` its name in the account of memory.
+    A layer's hooks are called outside those of its modules, and outside its recomputation; where a whole layer is
+    computed again, "again" is called around its modules. ``ready`` is told each gradient when it is complete;
+    ``gradient_bytes`` is the size that a gradient has while the pass computes it, None for that of ``Training``, and
+    ``gradient_item`` its name in the account of memory.
     """
 
     before_layer: Callable[[Layer], None] = nobody
     after_layer: Callable[[Layer], None] = nobody
     before_module: Callable[[Module], None] = nobody
     after_module: Callable[[Module], None] = nobody
+    before_again: Callable[[Module], None] = nobody
+    after_again: Callable[[Module], None] = nobody
     ready: GradientReady = nobody
     gradient_bytes: Callable[[Parameter], int] | None = None
     gradient_item: str = "gradients"
@@ -89,7 +92,7 @@ def backward(builder: Builder, training: Training, hooks: Hooks = NO_HOOKS, *, f
     for layer in reversed(training.model.layers):
         hooks.before_layer(layer)
         held = training.activations.get(layer.name, LayerBytes())
-        _recompute(builder, training, layer, held)
+        _recompute(builder, training, layer, held, hooks)
         for index in reversed(range(len(layer.modules))):
             module = layer.modules[index]
             hooks.before_module(module)
@@ -112,14 +115,21 @@ def _uses(training: Training) -> Counter[str]:
     return Counter(p.name for layer in training.model.layers for module in layer.modules for p in module.parameters)
 
 
-def _recompute(builder: Builder, training: Training, layer: Layer, held: LayerBytes) -> None:
-    again = [(module, training.seconds[module.name].recompute) for module in layer.modules]
-    again = [(module, seconds) for module, seconds in again if seconds]
+def _recompute(builder: Builder, training: Training, layer: Layer, held: LayerBytes, hooks: Hooks) -> None:
+    again = {module.name: training.seconds[module.name].recompute for module in layer.modules}
     working: list[Item] = [(WORKING, held.working)] if held.working else []
-    if not again and working:
+    if not any(again.values()) and working:
         builder.compute(f"{layer.name} recompute", 0.0, allocates=working)
-    for number, (module, seconds) in enumerate(again):
-        builder.compute(f"{module.name} recompute", seconds, allocates=working if number == 0 else [])
+        return
+    whole = any(module.parameters and again[module.name] for module in layer.modules)
+    for module in layer.modules:
+        if whole:
+            hooks.before_again(module)
+        if again[module.name]:
+            builder.compute(f"{module.name} recompute", again[module.name], allocates=working)
+            working = []
+        if whole:
+            hooks.after_again(module)
 
 
 def _new_gradients(

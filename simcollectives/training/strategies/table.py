@@ -5,7 +5,18 @@ from typing import Any
 
 from simcollectives.algorithms.types import Option, gather_options
 from simcollectives.errors import InputError, Problem, show_value, suggestion
-from simcollectives.training.strategies import all_reduce_once, ddp, fsdp1, fsdp2, hsdp, megatron, parameter_server
+from simcollectives.training.strategies import (
+    all_reduce_once,
+    ddp,
+    fsdp1,
+    fsdp2,
+    hsdp,
+    megatron,
+    parameter_server,
+    zero1,
+    zero2,
+    zero3,
+)
 from simcollectives.training.strategies.types import Strategy
 from simcollectives.units import QUANTITIES
 
@@ -13,6 +24,9 @@ STRATEGIES: tuple[Strategy, ...] = (
     ddp.STRATEGY,
     all_reduce_once.STRATEGY,
     parameter_server.STRATEGY,
+    zero1.STRATEGY,
+    zero2.STRATEGY,
+    zero3.STRATEGY,
     fsdp1.STRATEGY,
     fsdp2.STRATEGY,
     hsdp.STRATEGY,
