@@ -18,14 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simcollectives.algorithms.types import Option, choice, whole_number
-from simcollectives.cluster.link import Device, is_number
+from simcollectives.cluster.link import Device
 from simcollectives.engines.job import DTYPES
-from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.errors import InputError, Problem
 from simcollectives.training.passes import GRADIENT_COPY
 from simcollectives.training.program import Builder, Item
 from simcollectives.training.setup import Training
-from simcollectives.training.strategies.types import flag
 
 NVME_READ, NVME_WRITE = "NVMe read", "NVMe write"
 PAGEABLE = 0.5
@@ -93,7 +91,7 @@ def _lacking(device: Device, *, drives: bool) -> list[str]:
     ]
 
 
-def group_problems(options: Mapping[str, Any], groups: Sequence[int]) -> tuple[Problem, ...]:
+def buffer_problems(options: Mapping[str, Any], groups: Sequence[int]) -> tuple[Problem, ...]:
     """Tell when the buffers do not hold all sub-groups that are read, updated and written at once."""
     if options["offload_optimizer"] != "nvme":
         return ()
@@ -116,9 +114,10 @@ def copy_to_host(
     stream: str,
     after: Iterable[int] = (),
     frees: Iterable[Item] = (),
+    blocks: bool = False,
 ) -> int:
-    """Copy bytes from the device to the host; the host waits where its memory is not pinned."""
-    return _copied(builder, host, f"{name} to the host", size, stream, after, frees, blocks=False)
+    """Copy bytes from the device to the host; with ``blocks`` the host waits in any case."""
+    return _copied(builder, host, f"{name} to the host", size, stream, after, ((), frees), blocks=blocks)
 
 
 def copy_to_device(
@@ -129,10 +128,11 @@ def copy_to_device(
     *,
     stream: str,
     after: Iterable[int] = (),
+    allocates: Iterable[Item] = (),
     blocks: bool = False,
 ) -> int:
     """Copy bytes from the host to the device; with ``blocks`` the host waits in any case."""
-    return _copied(builder, host, f"{name} to the device", size, stream, after, (), blocks=blocks)
+    return _copied(builder, host, f"{name} to the device", size, stream, after, (allocates, ()), blocks=blocks)
 
 
 def _copied(
@@ -142,11 +142,13 @@ def _copied(
     size: int,
     stream: str,
     after: Iterable[int],
-    frees: Iterable[Item],
+    items: tuple[Iterable[Item], Iterable[Item]],
     *,
     blocks: bool,
 ) -> int:
-    end = builder.copy(name, size / host.link, stream=stream, after=after, frees=frees)
+    """The host waits for what is not pinned, too."""
+    seconds = size / host.link
+    end = builder.copy(name, seconds, stream=stream, after=after, allocates=items[0], frees=items[1])
     return builder.host(f"wait for {name}", after=[end]) if blocks or not host.pinned else end
 
 
@@ -160,6 +162,7 @@ def gradient_to_host(
     *,
     stream: str,
     after: Iterable[int] = (),
+    blocks: bool = False,
 ) -> int:
     """Cast a reduced gradient to float32 on the device and copy it out: 4 bytes an element, whatever its dtype."""
     frees: list[Item] = []
@@ -167,7 +170,7 @@ def gradient_to_host(
         frees = [(GRADIENT_COPY, 4 * elements)]
         seconds = training.memory_seconds((DTYPES[dtype] + 4) * elements)
         after = [builder.compute(f"{name} to float32", seconds, stream=stream, after=after, allocates=frees)]
-    return copy_to_host(builder, host, name, 4 * elements, stream=stream, after=after, frees=frees)
+    return copy_to_host(builder, host, name, 4 * elements, stream=stream, after=after, frees=frees, blocks=blocks)
 
 
 def accumulate_on_host(
@@ -198,23 +201,6 @@ def gradient_to_drive(builder: Builder, host: Host, name: str, elements: int, af
     return builder.copy(f"{name} written", GRADIENT_BYTES * elements / host.write, stream=NVME_WRITE, after=after)
 
 
-def sub_groups(sizes: Sequence[int], limit: int) -> list[int]:
-    """Gather the parts of parameters that a rank owns to sub-groups: each ends with the one that reaches the limit.
-
-    >>> sub_groups([40, 40, 40, 10], 60)
-    [80, 50]
-    """
-    if sum(sizes) <= limit:
-        return [sum(sizes)]
-    groups, open_ = [], 0
-    for number, size in enumerate(sizes, start=1):
-        open_ += size
-        if open_ >= limit or number == len(sizes):
-            groups.append(open_)
-            open_ = 0
-    return groups
-
-
 def on_device(groups: Sequence[int], ratio: float) -> int:
     """Return how many of the sub-groups, the first, stay on the device.
 
@@ -226,9 +212,10 @@ def on_device(groups: Sequence[int], ratio: float) -> int:
 
 @dataclass
 class HostOptimizer:
-    """The optimizer on the CPU, sub-group by sub-group. ``stays``: parameters live on the host and are not copied.
+    """The optimizer on the CPU, sub-group by sub-group; parameters are copied to the device on ``stream``.
 
-    ``blocks``: the host waits for the copies of the parameters, as in stage 3. All ranks' copies go to ``stream``.
+    ``blocks``: the host waits for that, as in stage 3. Parameters that live on the host stay there, and those that live
+    on drives are written to them.
     """
 
     builder: Builder
@@ -237,7 +224,6 @@ class HostOptimizer:
     options: Mapping[str, Any]
     parameter_dtype: str
     stream: str
-    stays: bool = False
     blocks: bool = False
 
     def run(self, groups: Sequence[int], after: Iterable[int] = ()) -> int:
@@ -254,9 +240,13 @@ class HostOptimizer:
         optimizer = replace(self.training.optimizer, master=True, gradient_copy=False)
         moved = elements * optimizer.moved_bytes(DTYPES[self.parameter_dtype], GRADIENT_BYTES)
         end = self.builder.host(f"optimizer of sub-group {number}", moved / self.host.memory)
-        if self.stays:
-            return end
         size, name = elements * DTYPES[self.parameter_dtype], f"parameters of sub-group {number}"
+        place = offloads(self.options)[1]
+        if place == "cpu":
+            return end
+        if place == "nvme":
+            written = self.builder.copy(f"{name} written", size / self.host.write, stream=NVME_WRITE, after=[end])
+            return self.builder.host(f"wait for {name}", after=[written])
         return copy_to_device(self.builder, self.host, name, size, stream=self.stream, after=[end], blocks=self.blocks)
 
     def _from_drives(self, groups: Sequence[int], after: Iterable[int]) -> int:
@@ -288,27 +278,3 @@ class HostOptimizer:
     def _write(self, number: int, elements: int) -> int:
         seconds = STATE_BYTES * elements / self.host.write
         return self.builder.copy(f"sub-group {number} written", seconds, stream=NVME_WRITE)
-
-
-def offload_options(*, stage_3: bool) -> tuple[Option, ...]:
-    """Return the options of offloading, by DeepSpeed's names; those of the parameters and of NVMe are of stage 3."""
-    places = ("none", "cpu", "nvme") if stage_3 else ("none", "cpu")
-    found = [
-        choice("offload_optimizer", places, "none", "where the optimizer states and the optimizer are"),
-        flag("pin_memory", True, "pinned host memory, to and from which copies run at full speed beside the rest"),
-    ]
-    if stage_3:
-        found += [
-            choice("offload_param", places, "none", "where the shards of the parameters are"),
-            Option("ratio", 1.0, "share of the sub-groups whose states are offloaded", _share),
-            whole_number("buffer_count", 4, "host buffers of the largest sub-group, for drives", least=1),
-            flag("pipeline_read", False, "read the next sub-group while one is updated"),
-            flag("pipeline_write", False, "write a sub-group while the next is updated"),
-        ]
-    return tuple(found)
-
-
-def _share(value: Any) -> float:
-    if not is_number(value) or not 0 <= value <= 1:
-        raise ValueError(f"{show_value(value)} is not a share; write a number from 0 to 1")
-    return float(value)

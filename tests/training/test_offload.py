@@ -21,11 +21,10 @@ from simcollectives.training.offload import (
     accumulate_on_host,
     copy_to_device,
     gradient_to_host,
-    group_problems,
+    buffer_problems,
     host_of,
     host_problems,
     on_device,
-    sub_groups,
 )
 from simcollectives.training.passes import GRADIENT_COPY
 from simcollectives.training.pricing import Price
@@ -188,16 +187,14 @@ def test_the_slower_way_sets_the_pace(read: float, write: float, seconds: float)
 def test_buffers_hold_what_is_in_flight() -> None:
     """Four buffers for each sub-group that is read, updated or written: DeepSpeed runs out of them otherwise."""
     nvme = {**OPTIONS, "offload_optimizer": "nvme", "buffer_count": 4, "pipeline_read": True}
-    assert group_problems(nvme, [5]) == ()
-    assert [p.message for p in group_problems(nvme, [5, 5])] == [
+    assert buffer_problems(nvme, [5]) == ()
+    assert [p.message for p in buffer_problems(nvme, [5, 5])] == [
         "4 buffers do not hold 2 sub-groups of 4; write 8 or more"
     ]
-    assert group_problems({**nvme, "buffer_count": 8}, [5, 5]) == ()
-    assert len(group_problems({**nvme, "buffer_count": 8, "pipeline_write": True}, [5, 5])) == 1
-    assert group_problems({**nvme, "offload_optimizer": "cpu"}, [5, 5]) == ()
+    assert buffer_problems({**nvme, "buffer_count": 8}, [5, 5]) == ()
+    assert len(buffer_problems({**nvme, "buffer_count": 8, "pipeline_write": True}, [5, 5])) == 1
+    assert buffer_problems({**nvme, "offload_optimizer": "cpu"}, [5, 5]) == ()
 
 
-def test_sub_groups() -> None:
-    assert sub_groups([3, 3, 3], 9) == [9]
-    assert sub_groups([3, 3, 3], 4) == [6, 3]
+def test_some_sub_groups_stay() -> None:
     assert [on_device([1] * 4, ratio) for ratio in (1.0, 0.9, 0.75, 0.0)] == [0, 0, 1, 4]
