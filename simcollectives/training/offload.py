@@ -31,6 +31,8 @@ PAGEABLE = 0.5
 STATE_BYTES, GRADIENT_BYTES = 12, 4
 """Bytes an element on a drive: float32 weights and Adam's two states; the gradient."""
 BUFFERS_OF_A_GROUP = 4
+LEAST_ON_DRIVE = 1 << 20
+"""Bytes of a parameter's shard from which on it goes to a drive; smaller ones stay in the host's memory."""
 
 
 @dataclass(frozen=True)

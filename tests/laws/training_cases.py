@@ -55,13 +55,15 @@ def models(draw: st.DrawFn, quantum: int = 1) -> Model:
     return Model("random", "random", tuple(layers), tuple(registration), buffers=buffers[: draw(st.integers(0, 2))])
 
 
+HOST_FIELDS = ("host_link_bandwidth", "cpu_memory_bandwidth", "nvme_read_bandwidth", "nvme_write_bandwidth")
 LINKS = st.builds(Link, alpha=st.sampled_from([0.0, 1e-3, 0.1]), bandwidth=st.sampled_from([10.0, 333.0, 1e6]))
 
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
-    """One level or two, from one rank to eight; memory that takes time to pass over, or none."""
-    device = Device(memory_bandwidth=draw(st.sampled_from([None, 100.0, 1e5])))
+    """One level or two, from one rank to eight; memory that takes time to pass over, or none; a host, or none."""
+    host = dict.fromkeys(HOST_FIELDS, draw(st.sampled_from([None, 100.0, 1e5])))
+    device = Device(memory_bandwidth=draw(st.sampled_from([None, 100.0, 1e5])), **host)
     if draw(st.booleans()):
         return Cluster.flat(draw(st.sampled_from([1, 2, 3, 4, 7])), draw(LINKS), device=device)
     nodes, each = draw(st.sampled_from([(2, 2), (3, 2), (2, 4), (2, 1), (1, 3)]))

@@ -285,7 +285,7 @@ def _host_step(
         tell(builder, training, f"{name} of gradients", dtype, 0)
     optimizer = HostOptimizer(builder, training, host, options, dtypes.model, COMPUTE)
     end = optimizer.run([flat.shard], after=builder.last.values())
-    builder.compute("parameters updated", 0.0, after=[end], frees=[(GRADIENTS, kept)])
+    builder.compute("parameters updated", 0.0, after=[end], frees=[(GRADIENTS, kept)] if kept else [])
 
 
 def tell(builder: Builder, training: Training, name: str, dtype: str, read: int) -> None:
