@@ -1,4 +1,4 @@
-"""Models and programs of FSDP to look at: the model of the recorded traces, and what a program issues as they show it."""
+"""Steps of FSDP to look at: the model of the recorded traces, and what a program issues as they show it."""
 
 from __future__ import annotations
 

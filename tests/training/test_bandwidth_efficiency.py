@@ -18,7 +18,8 @@ PEAK = 70e12
     ("intensity", "bandwidth", "least", "most"),
     [
         # DeepSpeed's slides at SC21, for 2,048 tokens a GPU: 60 GB/s, overlapped, for parameters and gradients,
-        # 1,500 GB/s for optimizer states, which nothing overlaps, and 4 GB/s for activations: here of hidden size 8,192.
+        # 1,500 GB/s for optimizer states, which nothing overlaps, and 4 GB/s for activations: here of hidden size
+        # 8,192.
         (parameters_intensity(1, 2048), 60e9, 0.6, 0.7),
         (optimizer_intensity(1, 2048), 1500e9, 0.9, 0.92),
         (activations_intensity(8192), 4e9, 0.9, 0.92),

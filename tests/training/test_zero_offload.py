@@ -81,7 +81,7 @@ def test_parameters_alone_are_offloaded() -> None:
     """The optimizer is on the device: its 16-bit parameters are copied out."""
     found = step("zero3", {"offload_param": "cpu", "offload_optimizer": "none"})
     assert copied(found) == (2 * N, 2 * N)
-    assert found.timeline.spans and found.memory["optimizer states"] == 12 * N
+    assert found.memory["optimizer states"] == 12 * N
 
 
 def seconds_of(found: Step, name: str) -> float:

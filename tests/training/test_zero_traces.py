@@ -44,9 +44,8 @@ def events_of(program: Program, case: dict[str, Any]) -> list[str]:
         if operation.phase == "optimizer" and not stepped:
             events.append("opt.step()")
             stepped = True
-        if found := re.fullmatch(r"blocks\.(\d+)\.(a|b)( backward)?", operation.name):
-            if found[2] == ("b" if found[3] else "a"):
-                events.append(f"{'B' if found[3] else 'F'}{found[1]}")
+        if found := re.fullmatch(r"blocks\.(\d+)\.(?:(a)|b( backward))", operation.name):
+            events.append(f"{'F' if found[2] else 'B'}{found[1]}")
         if operation.call is not None:
             call = operation.call
             sizes = [call.elements]

@@ -141,7 +141,7 @@ class Fsdp1Step:
         self._wait_for_unshard()
         if self.options["forward_prefetch"] and self.forward_order_known:
             place = 0 if unit is self.units.root else self.order.index(unit) + 1
-            other = self.order[place]
+            other = self.order[place] if place < len(self.order) else self.units.root
             if other is not self.units.root and other.name not in self.prefetched:
                 self._unshard(other)
                 self.prefetched.add(other.name)

@@ -112,7 +112,7 @@ class Fsdp2Step:
 
     def _post_forward(self, unit: Unit) -> None:
         how = self._reshards_to(unit)
-        if how is True:
+        if how is True and unit.parameters:
             self._reshard(unit)
         elif how is not False and unit.name in self.whole:
             part = self.elements[unit.name] // how * self._gathered_bytes(unit)
@@ -270,6 +270,10 @@ class Fsdp2Step:
             self.waits.append(copied)
 
     def _reshard(self, unit: Unit) -> None:
-        if unit.name in self.whole:
-            self.whole.discard(unit.name)
-            self.builder.compute(f"{unit.name} freed", 0.0, frees=[self._unsharded(unit)])
+        item = self._unsharded(unit)
+        frees = [item] if unit.name in self.whole else []
+        if self.parts.pop(unit.name, None) is not None:
+            frees.append((KEPT_PARTS, item[1] // self.options["reshard_after_forward"]))
+        self.whole.discard(unit.name)
+        if frees:
+            self.builder.compute(f"{unit.name} freed", 0.0, frees=frees)

@@ -17,7 +17,7 @@ from simcollectives.training.strategies import (
     zero2,
     zero3,
 )
-from simcollectives.training.strategies.types import Strategy
+from simcollectives.training.strategies.types import Optioned, Strategy
 from simcollectives.units import QUANTITIES
 
 STRATEGIES: tuple[Strategy, ...] = (
@@ -69,7 +69,7 @@ def _value_text(option: Option, value: Any) -> str:
     return str(value) if option.quantity is None else QUANTITIES[option.quantity].format(value)
 
 
-def resolve_strategy_options(strategy: Strategy, given: Mapping[str, Any] | None) -> dict[str, Any]:
+def resolve_strategy_options(strategy: Optioned, given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return all options of a strategy: those given, checked, and defaults for the rest.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from simcollectives.algorithms.types import Option
 from simcollectives.cluster.rank_order import as_whole
@@ -61,6 +61,18 @@ class Strategy:
     choices: Callable[[Options], Mapping[str, tuple[str, Mapping[str, Any]]]] = no_choices
     shards: Callable[[Options], str] = shards_nothing
     problems: Callable[[Training, Options], tuple[Problem, ...]] = no_problems
+
+
+class Optioned(Protocol):
+    """Whatever has a name and options."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Its knobs."""
 
 
 def flag(name: str, default: bool, summary: str) -> Option:

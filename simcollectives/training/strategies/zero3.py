@@ -55,10 +55,11 @@ def warnings(training: Training, options: Options) -> tuple[str, ...]:
         found.append("use_all_reduce_for_fetch_params does nothing with allgather_sequential")
     if options["zero_quantized_weights"]:
         found += _odd_shards(training)
-    smallest = min(Tree(training.model).granularities.values(), default=0)
-    if 0 < options["module_granularity_threshold"] < smallest:
-        threshold = f"module_granularity_threshold: {options['module_granularity_threshold']}"
-        found.append(f"{threshold} does nothing: the smallest granularity of a module is {smallest}")
+    if threshold := options["module_granularity_threshold"]:
+        smallest = min(Tree(training.model).granularities.values(), default=0)
+        if threshold < smallest:
+            rule = f"the smallest granularity of a module is {smallest}"
+            found.append(f"module_granularity_threshold: {threshold} does nothing: {rule}")
     return tuple(found)
 
 

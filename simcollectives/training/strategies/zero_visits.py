@@ -12,6 +12,7 @@ its start before its backward.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import inf
 
 from simcollectives.training.model import Model, Module, Parameter
@@ -51,10 +52,8 @@ class Tree:
     def _children(self) -> dict[str, dict[str, None]]:
         found: dict[str, dict[str, None]] = {"": {}}
         for module in self._owners:
-            for path in paths_to(module.name):
-                below = paths_to(module.name)
-                place = below.index(path)
-                child = below[place + 1] if place + 1 < len(below) else module.name
+            chain = (*paths_to(module.name), module.name)
+            for path, child in pairwise(chain):
                 found.setdefault(path, {})[child] = None
         return found
 
@@ -104,6 +103,8 @@ class Tree:
     @cached_property
     def leaves(self) -> frozenset[str]:
         """Containers that are gathered whole; what is in them is not looked at."""
+        if self.granularity == 0:
+            return frozenset()
         return frozenset(path for path, size in self.granularities.items() if size <= self.granularity)
 
     def leaf_over(self, name: str) -> str | None:
