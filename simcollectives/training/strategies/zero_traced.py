@@ -13,6 +13,7 @@ from dataclasses import replace
 from simcollectives.training.model import Module, Parameter
 from simcollectives.training.offload import Host, HostOptimizer, copy_to_host, offloads, on_device
 from simcollectives.training.passes import (
+    BUCKETS,
     GRADIENT_COPY,
     GRADIENTS,
     PARAMETERS,
@@ -31,7 +32,7 @@ from simcollectives.training.sharding import (
     stand_optimizer_shard,
 )
 from simcollectives.training.strategies.types import Options
-from simcollectives.training.strategies.zero_all_reduce import BUCKETS, tell
+from simcollectives.training.strategies.zero_all_reduce import tell
 from simcollectives.training.strategies.zero_fetch import persistent_parameters, visits_of
 from simcollectives.training.strategies.zero_offload import host_in_use
 from simcollectives.training.strategies.zero_options import Dtypes, dtypes_of, with_gradient_copy
