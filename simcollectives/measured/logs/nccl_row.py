@@ -42,9 +42,13 @@ ROW = re.compile(rf"(?:^|(?<=[\s:>|#\]]))([0-9]{{1,19}})(\*?)\s+([0-9]{{1,19}})(
 HEADER = re.compile(r"\b(size|bytes)\S*\s+(count|N)\S*\s+type\b.*\b(time|cputime)", re.ASCII)
 _NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|N/A|[-+]?(?:nan|inf))(\*?)", re.ASCII)
 REDOPS = {"sum", "prod", "min", "max", "avg", "mulsum", "all", "none"}
+JOINED = re.compile(rf"(?:{_TYPES}|{'|'.join(sorted(REDOPS))})(?=[A-Za-z])")
+"""A type or an operation with a word joined to it."""
+
 # The largest error for each type that the old tests took for rounding, for each rank beyond the first.
 _LARGEST_ERROR = {"half": 1e-2, "float": 1e-5, "double": 1e-12, "bfloat16": 1e-2}
 _ROUNDING_RANKS = 1000
+_MOST_ROOTS = 10_000
 
 Check = Literal["wrong", "error", ""]
 
@@ -144,15 +148,13 @@ def _split(numbers: list[str], layout: Layout) -> tuple[int | None, list[str], L
         known = Layout(("out",), 4, layout.root, layout.check)
     elif not layout.stated and len(numbers) in (16, 17):
         known = Layout(layout.places, 8, layout.root, layout.check)
-    rooted = layout.root
-    if len(numbers) in (known.numbers, known.numbers + 1):
-        rooted = len(numbers) == known.numbers + 1
-    elif rooted is None:
-        rooted = bool(numbers) and numbers[0].lstrip("-").isdigit() and int(numbers[0]) < 4096
-    if not rooted or not numbers:
+    # A root is a small whole number; a time without decimals is ten thousand or more.
+    first = numbers[0] if numbers else ""
+    small = first.lstrip("-").isdigit() and len(first) < 8 and int(first) < _MOST_ROOTS
+    rooted = small if layout.root is not False or len(numbers) > known.numbers else False
+    if not rooted:
         return None, numbers, known
-    root = int(numbers[0]) if numbers[0].lstrip("-").isdigit() and len(numbers[0]) < 8 else -1
-    return (None if root < 0 else root), numbers[1:], known
+    return (int(first) if int(first) >= 0 else None), numbers[1:], known
 
 
 def _is_wrong(text: str, dtype: str, check: Check) -> bool:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from simcollectives.measured.logs.nccl_row import HEADER, ROW, Layout, ParsedRow, goes_on, layout_of, parse_row
+from simcollectives.measured.logs.nccl_row import HEADER, JOINED, ROW, Layout, ParsedRow, goes_on, layout_of, parse_row
 from simcollectives.measured.logs.prefixes import label, without_prefix
 from simcollectives.measured.logs.streams import Line
 from simcollectives.measured.logs.types import MAX_SAMPLES, MAX_TABLES, DeviceLine, Table, Tally
@@ -27,12 +27,14 @@ _PROGRAM = re.compile(
     r"\b(all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|sendrecv|gather|scatter|hypercube)_perf\b"
 )
 _VERSION = re.compile(r"\b[NR]CCL version\s*:?\s*([0-9][\w.+\-]*)|nccl-library=([0-9]+)")
+# A name of a host may follow the last number of a row without a blank: neither 2e-07 nor N/A lends it letters.
 _MESSAGE = re.compile(
-    r"(?:\[[0-9]{4}-[^\]]*\] ?)?[A-Za-z][\w.\-]*:[0-9]+:[0-9]+ \[-?[0-9]+\] (?:\S+ )?(?:NCCL|RCCL) [A-Z]+"
+    r"(?:\[[0-9]{4}-[^\]]*\] ?)?(?<!N/)(?!(?<=[0-9])e[-+][0-9])[A-Za-z][\w.\-]*:[0-9]+:[0-9]+ \[-?[0-9]+\] (?:\S+ )?(?:NCCL|RCCL) [A-Z]+"
 )
 _NRANKS = re.compile(r"\bnranks ([0-9]{1,7})\b.*Init COMPLETE", re.IGNORECASE)
 _FAILURE = re.compile(r"Test (?:NCCL|CUDA|HIP)? ?failure|Test timeout|: Test failure")
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*([0-9]+)")
+_WORD_DUE = re.compile(r"(?:^|\s)[0-9]+\*?\s+(?:[0-9]+\*?|[a-z][a-z0-9_]*)\s+$")
 _COLUMN_UNITS = re.compile(r"\((us|ms)\)")
 _UNKNOWN_ROW = re.compile(
     r"^[\s#]*[0-9]+\s+[0-9]+\s+[A-Za-z]\w*\s+(?:[a-z]+\s+)?(?:-?[0-9]+\s+)?[0-9]+(?:\.[0-9]+)?\s+[0-9]+\.[0-9]+\s"
@@ -95,14 +97,15 @@ def _take_line(reader: _Reader, number: int, text: str) -> None:
     message = _MESSAGE.search(text) if "CCL" in text else None
     tail = message is not None
     if message is not None:
-        _take_message(reader, text[message.start() :])
-        text = text[: message.start()]
+        start = _start_of(message, text)
+        _take_message(reader, text[start:])
+        text = text[:start]
     if ROW.search(text) is not None:
         _flush(reader)
         _take_row(reader, number, text, label(text))
         return
     body = without_prefix(text)
-    torn = tail and bool(reader.table.headers or reader.table.samples) and len(body.split()) > 1
+    torn = tail and bool(reader.table.headers or reader.table.samples)
     if (reader.pending or torn) and goes_on(body):
         first = number if not reader.pending else reader.pending_line
         _take_row(reader, first, reader.pending + body, "")
@@ -117,6 +120,15 @@ def _is_foreign(body: str) -> bool:
     return _VERSION.search(body) is not None or not body.lstrip().startswith("#")
 
 
+def _start_of(message: re.Match[str], text: str) -> int:
+    """Where a message begins: the row before it may end in a word, to which the name of the host is joined."""
+    start = message.start()
+    joined = JOINED.match(text, start)
+    if joined is not None and _WORD_DUE.search(text[:start]):
+        return joined.end()
+    return start
+
+
 def _take_row(reader: _Reader, number: int, text: str, writer: str) -> None:
     """Take a row if it is whole; else keep it, for its rest may follow."""
     row = parse_row(text, number, reader.layout)
@@ -128,6 +140,7 @@ def _take_row(reader: _Reader, number: int, text: str, writer: str) -> None:
         reader.tally.skip(_TORN, number)
     else:
         reader.pending, reader.pending_line = _known_part(text), number
+        _take_version(reader.table, text)
     if writer and len(reader.table.writers) < _LISTED_WRITERS:
         reader.table.writers.add(writer)
 
@@ -171,6 +184,7 @@ def _add(reader: _Reader, row: ParsedRow, line: int) -> None:
         return
     if row.whole and not reader.layout.stated and reader.layout.root is None:
         reader.layout = replace(reader.layout, root=row.kind.root is not None or None)
+    table.line = table.line or line
     for sample in row.samples:
         if reader.samples >= MAX_SAMPLES:
             tally.skip(f"beyond the first {MAX_SAMPLES} samples", line)
@@ -179,6 +193,7 @@ def _add(reader: _Reader, row: ParsedRow, line: int) -> None:
         table.add(row.kind, sample)
     if not table.collective and row.samples:
         table.collective, table.collective_from = reader.program
+        reader.program = "", ""
 
 
 def _take_message(reader: _Reader, text: str) -> None:
@@ -229,8 +244,6 @@ def _take_fact(reader: _Reader, number: int, body: str) -> None:
         reader.table.footers += 1
     else:
         _take_other(reader, number, body)
-    if program := _PROGRAM.search(body):
-        reader.program = program.group(1), "the command in the log"
     reader.above = body if body.strip(" #") else reader.above
 
 
@@ -238,6 +251,9 @@ def _take_other(reader: _Reader, number: int, body: str) -> None:
     """A line that is none of these: units below the header, and what may once have been a row."""
     table = reader.table
     _take_version(table, body)
+    program = _PROGRAM.search(body)
+    if program is not None and "Collective test concluded" not in body:
+        reader.program = program.group(1), "the command in the log"
     if not table.headers and not table.samples:
         return
     if not table.samples and (unit := _COLUMN_UNITS.search(body)):
@@ -271,6 +287,7 @@ def _take_header(reader: _Reader, number: int, body: str) -> None:
     if reader.table.samples:
         _begin(reader, number)
     table = reader.table
+    table.line = table.line or number
     table.headers += 1
     words = body.split()
     table.launch_only = "cputime" in words

@@ -84,9 +84,11 @@ def _parts(samples: list[tuple[Kind, Sample]]) -> int | None:
 def ranks_of(table: Table, collective: str | None, asked: int | None, tally: Tally) -> Ranks:
     """How many ranks ran a table; where the log's statements differ, its numbers decide, and a warning says so."""
     pairs = list(_pairs(table))
-    rates = checks.ranks_by_rates(collective, (sample for _, sample in pairs)) if collective else None
     parts = _parts(pairs)
     parts = parts if parts is not None and parts > 1 else None
+    rates = None
+    if collective is not None and parts is None:
+        rates = checks.ranks_by_rates(collective, (sample for _, sample in pairs))
     stated = table.ranks if table.ranks is not None else _listed(table)
     source = table.ranks_from if table.ranks is not None else "the device lines"
     if stated is not None:
