@@ -125,10 +125,11 @@ def restrict(sweep: MeasuredSweep, min_bytes: float | None = None, max_bytes: fl
 
 
 def _looks_like_a_path(text: str) -> bool:
-    return "/" in text or os.sep in text or text.lower().endswith(".csv") or _is_file(Path(text))
+    return "/" in text or os.sep in text or text.lower().endswith(".csv") or is_file(Path(text))
 
 
-def _is_file(path: Path) -> bool:
+def is_file(path: Path) -> bool:
+    """Whether there is a regular file; no name makes this fail."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -144,7 +145,7 @@ def _load_shipped(name: str, place: str) -> MeasuredSweep:
 def _load_file(path: Path, set_name: str | None, place: str) -> MeasuredSweep:
     beside = path.with_name("sets.csv") if path.name else path
     with open_regular(path, MAX_FILE_BYTES) as timings:
-        if _is_file(beside) and beside != path:
+        if is_file(beside) and beside != path:
             with open_regular(beside, MAX_FILE_BYTES) as sets:
                 return _load(timings, sets, str(path), set_name, place)
         return _load(timings, None, str(path), set_name, place)
@@ -189,7 +190,7 @@ def load_all(path: Path) -> tuple[MeasuredSweep, ...]:
     found = []
     for name in dict.fromkeys(point.set_name for point in points):
         described = _describe(None, name, problems)
-        if _is_file(beside) and beside != path:
+        if is_file(beside) and beside != path:
             with open_regular(beside, MAX_FILE_BYTES) as sets:
                 described = _describe(sets, name, problems)
         if problems.full:

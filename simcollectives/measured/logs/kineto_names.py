@@ -48,7 +48,7 @@ DTYPES: Mapping[str, tuple[str, int]] = {
 """Element types as torch writes them, in small letters: this project's name, bytes of one."""
 
 _DEFAULT_GROUP = "default_pg"
-_COMMUNICATION = re.compile(r"^(nccl|rccl|msccl)", re.IGNORECASE)
+_COMMUNICATION = re.compile(r"nccl|rccl|msccl")
 
 
 class Collective(NamedTuple):

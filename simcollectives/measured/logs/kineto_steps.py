@@ -82,7 +82,9 @@ def measured_steps(
     for kernel in kernels:
         collectives.add(kernel.start, kernel.end, kernel.correlation)
     everything = (compute, others, collectives)
-    marks = sorted(marks, key=lambda mark: mark.start) or [_whole(everything)]
+    if not marks:  # then everything belongs to one step, whenever it was launched
+        marks, launches = [_whole(everything)], (array("q"), array("q"))
+    marks = sorted(marks, key=lambda mark: mark.start)
     spans = [_assigned(work, marks, launches) for work in everything]
     launched = _launch_times(collectives, launches)
     order = sorted(range(len(kernels)), key=lambda number: (launched[number], kernels[number].correlation))
