@@ -70,6 +70,14 @@ numerics:
     )
 
 
+def test_a_strategy_with_options(load: Loader) -> None:
+    plans = numerics(load, "numerics: {strategy: {hsdp: {shard_size: 4}}, variants: {a: {}, b: {strategy: zero1}}}")
+    assert plans.numerics.plans == {
+        "a": NumericsPlan(strategy="hsdp", strategy_options={"shard_size": 4}),
+        "b": NumericsPlan(strategy="zero1"),
+    }
+
+
 def test_variants_differ_from_the_section_in_what_they_say(load: Loader) -> None:
     text = """\
 numerics:
@@ -111,6 +119,23 @@ BAD: dict[str, list[str]] = {
     "numerics: {left_out: output.bias}": ["$.numerics.left_out (line 3): output.bias: no mistake leaves it out; write"],
     "numerics: {mistake: left_out_parameter, left_out: foo}": [
         '$.numerics.left_out (line 3): "foo" is not known; write one of: hidden.weight, hidden.bias'
+    ],
+    "numerics: {strategy: fsdp}": ['$.numerics.strategy (line 3): "fsdp" is not a strategy; did you mean "fsdp2"?'],
+    "numerics: {strategy: {hsdp: {shard_sise: 2}}}": [
+        '$.numerics.strategy.hsdp.shard_sise (line 3): hsdp has no option "shard_sise"; did you mean "shard_size"?'
+    ],
+    "numerics: {strategy: [zero1]}": [
+        "$.numerics.strategy (line 3): [zero1] is not a strategy; write a name such as zero1, or {hsdp: "
+    ],
+    "numerics: {bucket: 1 KiB, variants: {a: {strategy: zero3}, b: {strategy: {hsdp: {}}, bucket: 1 B}}}": [
+        "$.numerics.bucket (line 3): zero3 reduces unit by unit, not in buckets; leave it out",
+        "$.numerics.variants.b.bucket (line 3): hsdp reduces unit by unit, not in buckets; leave it out",
+    ],
+    "numerics: {strategy: {hsdp: {shard_size: 3}}}": [
+        "$.numerics.strategy (line 3): hsdp: shard: 4 ranks cannot be divided into groups of 3; take a divisor of 4"
+    ],
+    "numerics: {algorithm: tree, strategy: zero1}": [
+        '$.numerics.algorithm (line 3): zero1: reduce_scatter has no algorithm "tree"; it has: '
     ],
     "numerics: {variants: {}}": ["$.numerics.variants (line 3): 0 entries; write at least 1"],
     "numerics: {variants: {a: {steps: 3}, b: {mistake: nope}}}": [
@@ -185,5 +210,8 @@ def test_the_schema_knows_the_section() -> None:
     good = "numerics: {steps: 3, variants: {a: {mistake: no_all_reduce}}}\n"
     good += "expect: [{bit_identical: {variant: a, step: 3}, equals: false}, {order: [a, a], of: loss, step: 3}]"
     assert list(VALIDATOR.iter_errors(parse_document(HEAD + good, "x").data)) == []
+    sharded = good.replace("mistake: no_all_reduce", "strategy: {hsdp: {shard_size: 2}}")
+    assert list(VALIDATOR.iter_errors(parse_document(HEAD + sharded, "x").data)) == []
+    assert list(VALIDATOR.iter_errors(parse_document(HEAD + sharded.replace("hsdp", "fsdp"), "x").data))
     for old, new in (("no_all_reduce", "none_at_all"), ("steps: 3,", "stepz: 3,"), ("of: loss", "of: seconds")):
         assert list(VALIDATOR.iter_errors(parse_document(HEAD + good.replace(old, new), "x").data))

@@ -142,7 +142,7 @@ def test_activations_and_recomputation() -> None:
     held = {"0": LayerBytes(5, 100), "1": LayerBytes(5, 100)}
     step = ddp(activations=held)
     assert step.most_bytes["activations"] == 10
-    assert step.most_bytes["recomputed activations"] == 100
+    assert step.most_bytes["activations while computed"] == 100
     assert step.peak_bytes == STANDING + 800 + 800 + 100 + 5  # the second backward, with both gradients
 
 

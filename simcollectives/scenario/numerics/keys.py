@@ -24,8 +24,12 @@ NUMERICS_KEYS: Mapping[str, Kind] = {"step": SIZE}
 
 NUMERICS_METRICS: Mapping[str, Kind] = {
     **dict.fromkeys(("difference_from_one_device", "gradient_difference", "difference_between_replicas"), NUMBER),
-    "bit_identical": TRUTH,
+    "difference_from_ddp": NUMBER,
+    **dict.fromkeys(("bit_identical", "same_bits_as_ddp"), TRUTH),
     **dict.fromkeys(("loss", "loss_of_one_device"), NUMBER),
     **dict.fromkeys(("bytes_sent_max", "bytes_sent_total", "peak_bytes"), ANY_BYTES),
+    **dict.fromkeys(("all_reduce_bytes", "reduce_scatter_bytes", "all_gather_bytes"), ANY_BYTES),
+    **dict.fromkeys(("parameter_bytes", "gradient_bytes", "optimizer_bytes", "model_state_bytes"), ANY_BYTES),
+    "unsharded_bytes": ANY_BYTES,
 }
 """What an expectation may be about, with the unit of its bounds; see ``NumericsRow``."""

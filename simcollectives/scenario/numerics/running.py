@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from simcollectives.cluster import Cluster
 from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import build_cluster
 from simcollectives.scenario.expectations import check_expectation
@@ -13,7 +14,7 @@ from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.places import placed
 from simcollectives.scenario.results import Check, Row, ScenarioResult
 from simcollectives.scenario.types import EMPTY, AlgorithmEntry, Point, Selector
-from simcollectives.training.numerics import History, NumericsRow, compare, one_device, train
+from simcollectives.training.numerics import History, NumericsPlan, NumericsRow, compare, one_device, plain, train
 
 NUMERICS_ROW_KEYS = ("label", "point", *(one.name for one in fields(NumericsRow)))
 """The keys of a row, in order: ``label`` is the variant, ``point`` the recorded step; the others as `NumericsRow`."""
@@ -21,11 +22,11 @@ NUMERICS_ROW_KEYS = ("label", "point", *(one.name for one in fields(NumericsRow)
 
 @dataclass
 class NumericsEvaluator:
-    """Trains the variants of a scenario, each once; variants that differ on several devices only share one device."""
+    """Trains the variants of a scenario and what they are compared with, one device and data parallelism, each once."""
 
     scenario: NumericsScenario
     _rows: dict[str, tuple[NumericsRow, ...]] = field(default_factory=dict)
-    _references: dict[str, History] = field(default_factory=dict)
+    _histories: dict[str, History] = field(default_factory=dict)
 
     @property
     def metrics(self) -> Mapping[str, Kind]:
@@ -55,29 +56,38 @@ class NumericsEvaluator:
         raise TypeError(f"{entry.label} has no time")
 
     def rows(self, entry: AlgorithmEntry) -> tuple[NumericsRow, ...]:
-        """Train a variant, and compare it after each recorded step.
+        """Train a variant, and compare it after each recorded step, with one device and with data parallelism.
 
         Raises:
             InputError: the loss is no longer finite, or this computer is too small.
         """
         if entry.label not in self._rows:
-            settings = self.scenario.numerics
-            plan, record = settings.plans[entry.label], settings.record
+            plan = self.scenario.numerics.plans[entry.label]
+            cluster = build_cluster(self.scenario.cluster, EMPTY)
             try:
-                history = train(plan, record, build_cluster(self.scenario.cluster, EMPTY))
-                alone = one_device(plan)
-                if repr(alone) not in self._references:
-                    self._references[repr(alone)] = train(alone, record)
+                history = self._history(plan, cluster)
+                alone, replicated = self._history(one_device(plan), None), self._history(plain(plan), cluster)
             except (InputError, MemoryError) as error:
                 smaller = "write fewer samples, or record fewer steps"
                 raise placed(error, entry, entry.label, smaller, self.scenario.file) from error
-            self._rows[entry.label] = compare(history, self._references[repr(alone)])
+            self._rows[entry.label] = compare(history, alone, replicated)
         return self._rows[entry.label]
+
+    def _history(self, plan: NumericsPlan, cluster: Cluster | None) -> History:
+        if repr(plan) not in self._histories:
+            self._histories[repr(plan)] = train(plan, self.scenario.numerics.record, cluster)
+        return self._histories[repr(plan)]
 
     def values(self, entry: AlgorithmEntry, point: Point) -> Mapping[str, Any]:
         """Return the metrics of one row. Raises as `rows` does."""
         row = next(row for row in self.rows(entry) if row.step == point["step"])
         return {name: getattr(row, name) for name in NUMERICS_METRICS}
+
+
+def _ddp_note(scenario: NumericsScenario) -> tuple[str, ...]:
+    if all(plan.strategy == "ddp" for plan in scenario.numerics.plans.values()):
+        return ()
+    return ("compared with ddp: everything as in the variant, but all of it on every device",)
 
 
 def run_numerics_scenario(scenario: NumericsScenario, progress: Callable[[int, int], None] | None) -> ScenarioResult:
@@ -112,7 +122,10 @@ def run_numerics_scenario(scenario: NumericsScenario, progress: Callable[[int, i
         scenario=scenario,
         rows=tuple(rows),
         checks=tuple(checks),
-        notes=("compared with one device: the same samples in one batch, without mistakes",),
+        notes=(
+            "compared with one device: the same samples in one batch, without mistakes",
+            *_ddp_note(scenario),
+        ),
         interrupted=interrupted,
         problems=tuple(dict.fromkeys(problems)),
     )

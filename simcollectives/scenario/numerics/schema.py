@@ -18,6 +18,7 @@ from simcollectives.scenario.schema_values import (
     Seed,
     Size,
     custom_error,
+    reference_reader,
 )
 from simcollectives.training.numerics import MISTAKES, OPTIMIZERS, STRATEGIES
 from simcollectives.training.numerics.network import BATCH_NORMS
@@ -25,12 +26,32 @@ from simcollectives.training.numerics.plan import DTYPES
 
 NO_MISTAKE = "none"
 
+_STRATEGY_SCHEMA: JsonSchema = {
+    "oneOf": [
+        {"enum": list(STRATEGIES)},
+        {
+            "type": "object",
+            "properties": {name: {"type": "object"} for name in STRATEGIES},
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": False,
+        },
+    ],
+    "description": "Where parameters, gradients and optimizer states live: a name, or {name: {option: value}}",
+    "examples": ["zero1", {"hsdp": {"shard_size": 2}}],
+}
+StrategyReference = Annotated[
+    Reference,
+    PlainValidator(reference_reader("strategy", "write a name such as zero1, or {hsdp: {shard_size: 2}}")),
+    WithJsonSchema(_STRATEGY_SCHEMA),
+]
+
 
 class VariantModel(Model):
     """How the network is trained; in a variant, what differs from the section."""
 
-    strategy: Literal[tuple(STRATEGIES)] = "ddp"  # type: ignore[valid-type]
-    algorithm: AlgorithmReference | None = Field(None, description="Of the all-reduce; ring, if left out")
+    strategy: StrategyReference = Reference("ddp")
+    algorithm: AlgorithmReference | None = Field(None, description="An all-reduce, or its halves; ring, if left out")
     optimizer: Literal[tuple(OPTIMIZERS)] = "sgd"  # type: ignore[valid-type]
     learning_rate: Number | None = Field(None, description="The optimizer's own, if left out", examples=[0.1])
     samples: Size = Field(256, description="Of all ranks in a step")
@@ -39,7 +60,7 @@ class VariantModel(Model):
     )
     accumulation: Size = Field(1, description="Micro-batches of a rank in a step")
     bucket: Bytes | None = Field(
-        None, description="Gradients are all-reduced in buckets of about so much; in one, if left out"
+        None, description="Gradients of ddp, zero1, zero2 are reduced in buckets of about so much; in one, if left out"
     )
     gradient_dtype: Literal[DTYPES] = Field("float64", description="Of gradients as sent")  # type: ignore[valid-type]
     batch_norm: Literal[BATCH_NORMS] = Field("none", description="Before the tanh")  # type: ignore[valid-type]

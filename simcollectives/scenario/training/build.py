@@ -107,7 +107,9 @@ class TrainingFits:
         try:
             settings = settings_at(self.training, point)
             cluster = build_cluster(self.cluster, point)
-            build_training(settings, cluster)
+            training = build_training(settings, cluster)
+            if problems := find_strategy(entry.name).problems(training, options_at(entry, point)):
+                raise InputError(problems)
             choices = {**default_choices(cluster), **choices_at(settings, entry, point)}
             for collective in ("all_reduce", "broadcast"):
                 name, options = choices[collective]

@@ -5,14 +5,30 @@ from typing import Any
 
 from simcollectives.algorithms.types import Option, gather_options
 from simcollectives.errors import InputError, Problem, show_value, suggestion
-from simcollectives.training.strategies import all_reduce_once, ddp, parameter_server
-from simcollectives.training.strategies.types import Strategy
+from simcollectives.training.strategies import (
+    all_reduce_once,
+    ddp,
+    fsdp1,
+    fsdp2,
+    hsdp,
+    parameter_server,
+    zero1,
+    zero2,
+    zero3,
+)
+from simcollectives.training.strategies.types import Optioned, Strategy
 from simcollectives.units import QUANTITIES
 
 STRATEGIES: tuple[Strategy, ...] = (
     ddp.STRATEGY,
     all_reduce_once.STRATEGY,
     parameter_server.STRATEGY,
+    zero1.STRATEGY,
+    zero2.STRATEGY,
+    zero3.STRATEGY,
+    fsdp1.STRATEGY,
+    fsdp2.STRATEGY,
+    hsdp.STRATEGY,
 )
 
 
@@ -51,7 +67,7 @@ def _value_text(option: Option, value: Any) -> str:
     return str(value) if option.quantity is None else QUANTITIES[option.quantity].format(value)
 
 
-def resolve_strategy_options(strategy: Strategy, given: Mapping[str, Any] | None) -> dict[str, Any]:
+def resolve_strategy_options(strategy: Optioned, given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return all options of a strategy: those given, checked, and defaults for the rest.
 
     Raises:
