@@ -172,8 +172,8 @@ def test_a_command_in_the_log_names_the_collective(write: Write) -> None:
 def test_what_the_log_says_is_not_overruled(write: Write) -> None:
     log = read_log(write(made.log(ERAS["2025"])), collective="all_gather", ranks=4)
     assert (log.sweeps[0].sweep.collective, log.sweeps[0].sweep.world_size) == ("all_reduce", 16)
-    assert any("all_gather is not applied" in text for text in log.warnings)
-    assert any("16 ranks, so 4 is not applied" in text for text in log.warnings)
+    assert any("--collective all_gather is not applied: by the log it is all_reduce" in text for text in log.warnings)
+    assert any("--ranks 4 is not applied: by the device lines it is 16" in text for text in log.warnings)
 
 
 # Two decimals of rates above 100 GB/s tell 2 (n - 1) / n apart up to about 100 ranks.

@@ -21,7 +21,7 @@ def load_sweep(
 
     A text is a file where it is no shipped name and has a folder in it, ends in ``.csv`` or exists. ``set`` may be left
     out where the file holds one set. ``place`` takes the out-of-place or the in-place measurements. ``collective`` and
-    ``ranks`` are taken where a log does not say them. Raises :class:`InputError` with every problem of the file at once.
+    ``ranks`` are taken where a log does not say them. Raises :class:`InputError` with every problem of the file.
 
     >>> sweep = load_sweep("aic_h100_sxm_1n8_all_gather")
     >>> sweep.collective, sweep.world_size, sweep.message_bytes[0], sweep.seconds[0]

@@ -138,7 +138,9 @@ def _sweep(
     if model.file is None and model.set not in SHIPPED:
         what = "no measured set is named" if model.set is None else f"{show_value(model.set)} is no shipped set"
         remedy = suggestion(model.set, SHIPPED, "shipped are")
-        context.add(here if model.set is not None else path, f"{what}; {remedy}; or write file: for a CSV file or a log")
+        context.add(
+            here if model.set is not None else path, f"{what}; {remedy}; or write file: for a CSV file or a log"
+        )
         return None
     try:
         if model.file is None:

@@ -6,10 +6,11 @@ reduce-scatter, all-gather or all-to-all. Until June 2020 the ``algbw`` of all-g
 factor in it already (nccl-tests ec1b5e2).
 """
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import NamedTuple
 
 from simcollectives.measured.logs.nccl_row import ITEM_BYTES
@@ -26,6 +27,7 @@ _SHORTEST_CHECKED = 10e-6
 _LEAST_CHECKED_ALGBW = 5.0
 _MOST_SECONDS = 1e6
 _AGREEING = 0.8
+_MOST_COMPARED = 5000
 _LISTED = 4
 
 
@@ -59,7 +61,7 @@ def seconds_of(text: str, exponent: int) -> float | None:
     """Seconds of a printed time in units of ten to ``exponent``; None where it is no time that a collective takes."""
     try:
         value = float(Decimal(text).scaleb(exponent))
-    except InvalidOperation:
+    except ArithmeticError:
         return None
     return value if 0 < value < _MOST_SECONDS else None
 
@@ -102,7 +104,7 @@ def counts_parts_sent(kind: Kind, sample: Sample, exponent: int) -> bool:
 
 def unit_of(samples: Iterable[tuple[Kind, Sample]]) -> int | None:
     """The power of ten that takes the times to seconds, by the rates beside them; None where they do not tell."""
-    pairs = list(samples)
+    pairs = list(itertools.islice(samples, _MOST_COMPARED))
     votes = dict.fromkeys((-6, -3), 0)
     for kind, sample in pairs:
         for exponent in votes:
@@ -130,7 +132,7 @@ def ranks_by_rates(collective: str, samples: Iterable[Sample]) -> tuple[int, int
         return None
     whole = 2.0 if collective == "all_reduce" else 1.0
     found = []
-    for sample in samples:
+    for sample in itertools.islice(samples, _MOST_COMPARED):
         ratio = ratio_of(sample)
         if ratio is not None and ratio.high > 0:
             least, most = (min(whole / (whole - r) if r < whole else math.inf, MAX_RANKS + 1) for r in ratio)

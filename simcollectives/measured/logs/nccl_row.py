@@ -40,6 +40,7 @@ ITEM_BYTES: dict[str, int] = {
 _TYPES = "|".join(sorted(ITEM_BYTES, key=len, reverse=True))
 ROW = re.compile(rf"(?:^|(?<=[\s:>|#\]]))([0-9]{{1,19}})(\*?)\s+([0-9]{{1,19}})(\*?)\s+({_TYPES})(?=\s|$)", re.ASCII)
 HEADER = re.compile(r"\b(size|bytes)\S*\s+(count|N)\S*\s+type\b.*\b(time|cputime)", re.ASCII)
+_TYPE_HINTS = ("float", "half", "int", "double", "char", "f8e", "fp", "bf16")
 _NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|N/A|[-+]?(?:nan|inf))(\*?)", re.ASCII)
 REDOPS = {"sum", "prod", "min", "max", "avg", "mulsum", "all", "none"}
 JOINED = re.compile(rf"(?:{_TYPES}|{'|'.join(sorted(REDOPS))})(?=[A-Za-z])")
@@ -122,6 +123,11 @@ def parse_row(text: str, line: int, layout: Layout) -> ParsedRow | None:
             time, algbw, busbw = (word.rstrip("*") for word in half[:3])
             samples.append(Sample(line, int(size), int(count), place, time, algbw, busbw, wrong))
     return ParsedRow(kind, tuple(samples), len(layout.places) - len(samples))
+
+
+def begins_row(text: str) -> bool:
+    """Whether size, count and type stand in a text."""
+    return any(hint in text for hint in _TYPE_HINTS) and ROW.search(text) is not None
 
 
 def goes_on(text: str) -> bool:

@@ -9,7 +9,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from simcollectives.measured.logs.nccl_row import HEADER, JOINED, ROW, Layout, ParsedRow, goes_on, layout_of, parse_row
+from simcollectives.measured.logs.nccl_row import (
+    HEADER,
+    JOINED,
+    ROW,
+    Layout,
+    ParsedRow,
+    begins_row,
+    goes_on,
+    layout_of,
+    parse_row,
+)
 from simcollectives.measured.logs.prefixes import label, without_prefix
 from simcollectives.measured.logs.streams import Line
 from simcollectives.measured.logs.types import MAX_SAMPLES, MAX_TABLES, DeviceLine, Table, Tally
@@ -29,12 +39,20 @@ _PROGRAM = re.compile(
 _VERSION = re.compile(r"\b[NR]CCL version\s*:?\s*([0-9][\w.+\-]*)|nccl-library=([0-9]+)")
 # A name of a host may follow the last number of a row without a blank: neither 2e-07 nor N/A lends it letters.
 _MESSAGE = re.compile(
-    r"(?:\[[0-9]{4}-[^\]]*\] ?)?(?<!N/)(?!(?<=[0-9])e[-+][0-9])[A-Za-z][\w.\-]*:[0-9]+:[0-9]+ \[-?[0-9]+\] (?:\S+ )?(?:NCCL|RCCL) [A-Z]+"
+    r"(?:\[[0-9]{4}-[^\]]*\] ?)?(?<!N/)(?!(?<=[0-9])e[-+][0-9])"
+    r"[A-Za-z][\w.\-]*:[0-9]+:[0-9]+ \[-?[0-9]+\] (?:\S+ )?(?:NCCL|RCCL) [A-Z]+"
 )
 _NRANKS = re.compile(r"\bnranks ([0-9]{1,7})\b.*Init COMPLETE", re.IGNORECASE)
 _FAILURE = re.compile(r"Test (?:NCCL|CUDA|HIP)? ?failure|Test timeout|: Test failure")
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*([0-9]+)")
 _WORD_DUE = re.compile(r"(?:^|\s)[0-9]+\*?\s+(?:[0-9]+\*?|[a-z][a-z0-9_]*)\s+$")
+_HINTS = (
+    *("nThread", "Rank", "type", "ersion", "Collective test", "compiled with", "ailure", "timeout", "Out of bounds"),
+    *("_perf", "(us)", "(ms)"),
+)
+"""What a line has in it, one or another, if it says anything: most lines of a long log are passed over by this."""
+
+_FIRST_OF_ROWS = frozenset("0123456789.…")
 _COLUMN_UNITS = re.compile(r"\((us|ms)\)")
 _UNKNOWN_ROW = re.compile(
     r"^[\s#]*[0-9]+\s+[0-9]+\s+[A-Za-z]\w*\s+(?:[a-z]+\s+)?(?:-?[0-9]+\s+)?[0-9]+(?:\.[0-9]+)?\s+[0-9]+\.[0-9]+\s"
@@ -100,7 +118,9 @@ def _take_line(reader: _Reader, number: int, text: str) -> None:
         start = _start_of(message, text)
         _take_message(reader, text[start:])
         text = text[:start]
-    if ROW.search(text) is not None:
+        if not text.strip():
+            return
+    if begins_row(text):
         _flush(reader)
         _take_row(reader, number, text, label(text))
         return
@@ -198,17 +218,17 @@ def _add(reader: _Reader, row: ParsedRow, line: int) -> None:
 
 def _take_message(reader: _Reader, text: str) -> None:
     """A message of NCCL itself: how many ranks there are, and which version."""
-    ranks = _NRANKS.search(text)
+    ranks = _NRANKS.search(text) if "nranks" in text else None
     if ranks is not None and len(reader.table.communicators) < _LISTED_WRITERS:
         reader.table.communicators.add(int(ranks.group(1)))
     _take_version(reader.table, text)
 
 
 def _take_version(table: Table, text: str) -> None:
-    version = _VERSION.search(text)
+    version = None if table.nccl_version else _VERSION.search(text)
     if version is not None:
         number = version.group(1)
-        table.nccl_version = table.nccl_version or number or version_text(int(version.group(2)[:8]))
+        table.nccl_version = number or version_text(int(version.group(2)[:8]))
 
 
 def version_text(code: int) -> str:
@@ -223,7 +243,9 @@ def version_text(code: int) -> str:
 
 def _take_fact(reader: _Reader, number: int, body: str) -> None:
     """Any other line: of a run, of its ranks, of its columns, of how it ended."""
-    if parameters := _PARAMETERS.search(body):
+    if not any(hint in body for hint in _HINTS):
+        _take_rest(reader, number, body)
+    elif parameters := _PARAMETERS.search(body):
         if reader.table.settings or reader.table.samples or reader.table.headers:
             _begin(reader, number)
         _take_parameters(reader.table, parameters)
@@ -248,17 +270,23 @@ def _take_fact(reader: _Reader, number: int, body: str) -> None:
 
 
 def _take_other(reader: _Reader, number: int, body: str) -> None:
-    """A line that is none of these: units below the header, and what may once have been a row."""
+    """A line that is none of these: a version, a command, units below the header."""
     table = reader.table
     _take_version(table, body)
     program = _PROGRAM.search(body)
     if program is not None and "Collective test concluded" not in body:
         reader.program = program.group(1), "the command in the log"
-    if not table.headers and not table.samples:
-        return
-    if not table.samples and (unit := _COLUMN_UNITS.search(body)):
+    if table.headers and not table.samples and (unit := _COLUMN_UNITS.search(body)):
         table.exponent = _EXPONENTS[unit.group(1)]
-    elif _UNKNOWN_ROW.match(body):
+    else:
+        _take_rest(reader, number, body)
+
+
+def _take_rest(reader: _Reader, number: int, body: str) -> None:
+    """A line that says nothing, unless it once was a row."""
+    if not (reader.table.headers or reader.table.samples) or body.lstrip(" \t#|")[:1] not in _FIRST_OF_ROWS:
+        return
+    if _UNKNOWN_ROW.match(body):
         reader.tally.skip("a row whose element type is not known", number)
     elif goes_on(body) and len(body.split()) >= _ORPHAN_NUMBERS:
         reader.tally.skip("numbers that belong to no row", number)

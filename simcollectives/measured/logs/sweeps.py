@@ -39,7 +39,16 @@ def sweeps_of(
         settled = _settle(table, collective, ranks, tally)
         if settled is not None:
             found += _sweeps(table, settled, name, source, tally)
+    _warn_if_unused("--collective", collective, [(one.sweep.collective, one.collective_from) for one in found], tally)
+    _warn_if_unused("--ranks", ranks, [(one.sweep.world_size, one.world_size_from) for one in found], tally)
     return tuple(found)
+
+
+def _warn_if_unused(option: str, asked: object, found: Sequence[tuple[object, str]], tally: Tally) -> None:
+    """Warn of something asked for that every table says itself, and differently."""
+    if asked is not None and found and asked not in {value for value, _ in found}:
+        value, source = found[0]
+        tally.warn(f"{option} {asked} is not applied: by {source} it is {value}")
 
 
 def _name(source: Path) -> str:
@@ -64,7 +73,7 @@ def _settle(table: Table, collective: str | None, ranks: int | None, tally: Tall
         return None
     exponent = _exponent(table, tally)
     _drop_unusable(table, exponent, tally)
-    found, found_from = collective_of(table, collective, tally)
+    found, found_from = collective_of(table, collective)
     size = ranks_of(table, found, ranks, tally)
     if table.per_rank and found in _PER_RANK and size.world_size is None:
         rule = f"sizes of {found} are of one rank's part here; say of how many ranks, for instance --ranks 8"
@@ -77,9 +86,9 @@ def _settle(table: Table, collective: str | None, ranks: int | None, tally: Tall
 
 def _exponent(table: Table, tally: Tally) -> int:
     """The unit of the times: the header's, else the one that the rates fit, else microseconds."""
-    fitting = checks.unit_of((kind, sample) for kind, samples in table.samples.items() for sample in samples)
     if table.exponent is not None:
         return table.exponent
+    fitting = checks.unit_of((kind, sample) for kind, samples in table.samples.items() for sample in samples)
     if fitting == -3:
         tally.warn(f"line {table.line}: no header says the unit of the times; they are milliseconds by the rates")
     return -6 if fitting is None else fitting
@@ -117,19 +126,23 @@ def _drop_other_busbw(table: Table, settled: Settled, tally: Tally) -> None:
     collective, ranks = settled.collective, settled.ranks.world_size
     if collective is None or ranks is None or ranks < 2:
         return
-    all_samples = [(kind, sample) for kind, samples in table.samples.items() for sample in samples]
-    others = {
-        (kind, sample)
-        for kind, sample in all_samples
-        if not checks.busbw_agrees(collective, ranks, sample)
-        and not checks.counts_parts_sent(kind, sample, settled.exponent)
-    }
-    if len(others) > _MOSTLY * len(all_samples):
+
+    def agrees(kind: Kind, sample: Sample) -> bool:
+        return checks.busbw_agrees(collective, ranks, sample) or checks.counts_parts_sent(
+            kind, sample, settled.exponent
+        )
+
+    agreeing = {kind: [one for one in samples if agrees(kind, one)] for kind, samples in table.samples.items()}
+    if sum(map(len, agreeing.values())) < _MOSTLY * table.count:
         tally.warn(f"line {table.line}: busbw over algbw is not that of {collective} on {ranks} ranks")
         return
-    for kind, sample in sorted(others, key=lambda pair: pair[1].line):
-        table.samples[kind].remove(sample)
-        tally.skip("busbw over algbw contradicts the other rows", sample.line)
+    for kind, kept in agreeing.items():
+        lines = Counter(sample.line for sample in table.samples[kind])
+        lines.subtract(sample.line for sample in kept)
+        for line, count in lines.items():
+            if count:
+                tally.skip("busbw over algbw contradicts the other rows", line, count)
+        table.samples[kind] = kept
 
 
 def _sweeps(table: Table, settled: Settled, name: str, source: Path, tally: Tally) -> list[LogSweep]:

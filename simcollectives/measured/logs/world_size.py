@@ -41,14 +41,12 @@ def collective_named(word: str) -> str | None:
     return _NAMES.get(plain)
 
 
-def collective_of(table: Table, asked: str | None, tally: Tally) -> tuple[str | None, str]:
+def collective_of(table: Table, asked: str | None) -> tuple[str | None, str]:
     """The collective of a table and where it is from: the log's word, what only its columns can mean, or ``asked``."""
     named = collective_named(table.collective) if table.collective else None
     found, source = (named, table.collective_from) if named else (_by_columns(table), "the columns")
     if found is None:
         return (asked, ASKED) if asked else (None, UNKNOWN)
-    if asked not in (None, found):
-        tally.warn(f"line {table.line}: {source} says {found}, so {asked} is not applied")
     return found, source
 
 
@@ -110,8 +108,6 @@ def ranks_of(table: Table, collective: str | None, asked: int | None, tally: Tal
         ranks = Ranks(rates[0], "busbw over algbw")
     else:
         return _asked(table, rates, asked, tally)
-    if asked not in (None, ranks.world_size):
-        tally.warn(f"line {table.line}: {ranks.source} say {ranks.world_size} ranks, so {asked} is not applied")
     return ranks
 
 
