@@ -62,9 +62,9 @@ def wide_time(microseconds: float) -> str:
 
 
 _NEW_RANK = "#  Rank {rank:2d} Group {group:2d} Pid {pid:6d} on {host:>10s} device {device:2d} [{bus:#04x}] {gpu}"
-_NEWEST_RANK = (
-    "#  Rank {rank:2d} Group {group:2d} Pid {pid:6d} on {host:>10s} device {device:2d} [0000:{bus:02x}:00] {gpu}"
-)
+_NEWEST_RANK = _NEW_RANK.replace("{bus:#04x}", "0000:{bus:02x}:00")
+_OLD_HEADER = ("size", "count", "type", "redop", "time", "algbw", "busbw", "error")
+_VERSION = "# nccl-tests version 2.99.0 nccl-headers=29999 nccl-library=22304\n# Collective test starting: {program}\n"
 _AGG = Era.parameters.replace("validation: 1 ", "agg iters: 1 validation: 1 graph: 0")
 
 ERAS: dict[str, Era] = {
@@ -80,8 +80,8 @@ ERAS: dict[str, Era] = {
         rank_line="#   Rank {rank:2d} on {host:>10s} device {device:2d} [0x{bus:02x}] {gpu}",
         parameters="# NCCL Tests compiled with NCCL 2.3",
     ),
-    "2019": Era("2019", ("size", "count", "type", "redop", "time", "algbw", "busbw", "error"), short_time, "  2e-07", False, "", parts_sent=True),
-    "2021": Era("2021", ("size", "count", "type", "redop", "time", "algbw", "busbw", "error"), short_time, "  0e+00", False, ""),
+    "2019": Era("2019", _OLD_HEADER, short_time, "  2e-07", False, "", parts_sent=True),
+    "2021": Era("2021", _OLD_HEADER, short_time, "  0e+00", False, ""),
     "2023": Era(
         "2023",
         ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong"),
@@ -100,9 +100,7 @@ ERAS: dict[str, Era] = {
         True,
         "none",
         rank_line=_NEWEST_RANK,
-        parameters="# nccl-tests version 2.99.0 nccl-headers=29999 nccl-library=22304\n# Collective test starting: {program}\n"
-        + _AGG
-        + " unalign: 0",
+        parameters=_VERSION + _AGG + " unalign: 0",
     ),
 }  # fmt: skip
 
@@ -146,14 +144,14 @@ def printed_seconds(era: Era, size: int, place: str = "out") -> float:
 
 def header(era: Era) -> list[str]:
     words = list(era.header)
-    at = words.index("time")
-    second = words[at:]
-    unit = "(ms)" if era.milliseconds else "(us)"
+    second = words[words.index("time") :]
+    rates = "(us)  (GB/s)  (GB/s)"
+    units = [] if era.milliseconds else [f"#        (B)    (elements)                     {rates}            {rates}"]
     return [
         "#" + " " * 61 + "out-of-place" + " " * 23 + "in-place          ",
         "# " + "  ".join(f"{word:>8s}" for word in [*words, *second]),
-        *([] if era.milliseconds else [f"#        (B)    (elements)                     {unit}  (GB/s)  (GB/s)            {unit}  (GB/s)  (GB/s)"]),
-    ]  # fmt: skip
+        *units,
+    ]
 
 
 def devices(era: Era, ranks: int, per_host: int = 8, host: str = "host", pid: int = 1000) -> list[str]:
@@ -228,12 +226,10 @@ def rccl_rows(collective: str = "AllReduce", ranks: int = 16, sizes: Sequence[in
     for size in sizes:
         for place in ("out", "in"):
             rate = size / time_us(size, place) / 1e3
-            rows.append(
-                {"numCycle": 0, "name": collective, "nodes": 2, "ranks": ranks, "ranksPerNode": ranks // 2, "gpusPerRank": 1,
-                 "size": size, "type": "float", "redop": "sum", "inPlace": int(place == "in"),
-                 "time": round(time_us(size, place), 4), "algBw": round(rate, 4),
-                 "busBw": round(rate * 2 * (ranks - 1) / ranks, 4), "wrong": "0"}
-            )  # fmt: skip
+            row = {"numCycle": 0, "name": collective, "nodes": 2, "ranks": ranks, "ranksPerNode": ranks // 2}
+            row |= {"gpusPerRank": 1, "size": size, "type": "float", "redop": "sum", "inPlace": int(place == "in")}
+            row |= {"time": round(time_us(size, place), 4), "algBw": round(rate, 4)}
+            rows.append(row | {"busBw": round(rate * 2 * (ranks - 1) / ranks, 4), "wrong": "0"})
     return rows
 
 

@@ -17,7 +17,7 @@ TITLE = re.compile(
 )
 _HEADER = re.compile(r"#\s*Size\s{2,}(\S.*)")
 _TYPE = re.compile(r"#\s*Datatype:\s*(\w+)")
-_ROW = re.compile(r"\s*([0-9]{1,19})\s+(\S.*)")
+_ROW = re.compile(r"[\s#>]*([0-9]{1,19})\s+(\S.*)")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
 _AVERAGE = re.compile(r"(?:Avg )?Latency ?\(us\)")
 _MPI_TYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float"}
