@@ -164,6 +164,23 @@ def import_(
     run_import(files, options, output)
 
 
+@app.command()
+def read(
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Logs, CSV, JSON or profiler traces; gzip too.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.csv", help="Write times here, sets.csv beside it.")
+    ] = None,
+    collective: Annotated[str | None, typer.Option(help="The collective, where a log does not say it.")] = None,
+    ranks: Annotated[int | None, typer.Option(help="The number of ranks, where a log does not say it.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read measurements of nccl-tests, rccl-tests, OSU or PyTorch's profiler: what is there, what was skipped, why."""
+    from simcollectives.report.reading import read_and_show
+
+    say = partial(typer.echo, err=True)
+    read_and_show(logs, collective, ranks, output, as_json=as_json, say=say)
+
+
 @app.command("list")
 def list_(what: Annotated[str, typer.Argument(metavar="WHAT", help=f"One of {', '.join(Catalogue)}.")]) -> None:
     """List what scenarios can name."""
