@@ -4,12 +4,14 @@ A sweep is one of the sets shipped with this package (:data:`SHIPPED`), or comes
 (``data/README.md`` says what they mean). Times are kept in seconds and sizes in bytes, as everywhere in this project.
 """
 
+import csv
 import math
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -20,13 +22,6 @@ from simcollectives.measured.table import Problems, Row, read_rows
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.units import format_bytes
 
-SHIPPED: tuple[str, ...] = (
-    "h100_1n8_aws_p5_allreduce_auto",
-    "aic_h100_sxm_1n8_all_gather",
-    "mn5_h100_4n4_allreduce_ring",
-)
-"""Names of the sweeps that come with the package."""
-
 PLACES: tuple[str, ...] = ("out", "in")
 """Where the result goes: into another buffer than the input's, or into the same."""
 
@@ -35,6 +30,17 @@ SET_COLUMNS = ("name", "n_gpus", "collective")
 
 MAX_FILE_BYTES = 4 * 2**20
 """A larger file is refused unread: this is room for fifty thousand measured points."""
+
+_DATA = resources.files(__package__) / "data"
+
+
+def _shipped_names() -> tuple[str, ...]:
+    with (_DATA / "sets.csv").open(encoding="utf-8") as stream:
+        return tuple(row["name"] for row in csv.DictReader(stream))
+
+
+SHIPPED: tuple[str, ...] = _shipped_names()
+"""Names of the sweeps that come with the package."""
 
 _MIN_TIME_US = 1e-6
 _MAX_TIME_US = 1e12
@@ -124,6 +130,32 @@ def restrict(sweep: MeasuredSweep, min_bytes: float | None = None, max_bytes: fl
     )
 
 
+def load_file(path: Path, place: str = "out") -> tuple[MeasuredSweep, ...]:
+    """Every set of a CSV file, in its order; a set measured only in the other place is taken there, and says so.
+
+    Raises:
+        InputError: with every problem of the file.
+    """
+    problems = Problems()
+    beside = path.with_name("sets.csv")
+    with _open(path) as timings:
+        points: dict[str, list[_Point]] = {}
+        for point in _read_points(timings, problems):
+            points.setdefault(point.set_name, []).append(point)
+    problems.raise_if_any(str(path))
+    sweeps = []
+    for name, mine in points.items():
+        found = place if any(point.place == place for point in mine) else mine[0].place
+        told = () if found == place else (f"measured only in place {show_value(found)}",)
+        if _is_file(beside) and beside != path:
+            with _open(beside) as sets:
+                sweep = _of_points(mine, sets, str(path), name, found, problems)
+        else:
+            sweep = _of_points(mine, None, str(path), name, found, problems)
+        sweeps.append(replace(sweep, dropped=(*told, *sweep.dropped)))
+    return tuple(sweeps)
+
+
 def _looks_like_a_path(text: str) -> bool:
     return "/" in text or os.sep in text or text.lower().endswith(".csv") or _is_file(Path(text))
 
@@ -136,9 +168,21 @@ def _is_file(path: Path) -> bool:
 
 
 def _load_shipped(name: str, place: str) -> MeasuredSweep:
-    data = resources.files(__package__) / "data"
-    with (data / "timings.csv").open("rb") as timings, (data / "sets.csv").open("rb") as sets:
-        return _load(timings, sets, "measured/data/timings.csv", name, place)
+    problems = Problems()
+    with (_DATA / "sets.csv").open("rb") as sets:
+        return _of_points(_shipped_points().get(name, []), sets, "measured/data/timings.csv", name, place, problems)
+
+
+@cache
+def _shipped_points() -> dict[str, list[_Point]]:
+    """Points of every shipped set, read once."""
+    problems = Problems()
+    found: dict[str, list[_Point]] = {}
+    with (_DATA / "timings.csv").open("rb") as timings:
+        for point in _read_points(timings, problems):
+            found.setdefault(point.set_name, []).append(point)
+    problems.raise_if_any("measured/data/timings.csv")
+    return found
 
 
 def _load_file(path: Path, set_name: str | None, place: str) -> MeasuredSweep:
@@ -172,7 +216,17 @@ def _open(path: Path) -> IO[bytes]:
 
 def _load(timings: IO[bytes], sets: IO[bytes] | None, source: str, set_name: str | None, place: str) -> MeasuredSweep:
     problems = Problems()
-    points = _read_points(timings, problems)
+    return _of_points(_read_points(timings, problems), sets, source, set_name, place, problems)
+
+
+def _of_points(
+    points: Sequence[_Point],
+    sets: IO[bytes] | None,
+    source: str,
+    set_name: str | None,
+    place: str,
+    problems: Problems,
+) -> MeasuredSweep:
     chosen = _choose_set(points, set_name, problems)
     described = _describe(sets, chosen, problems)
     mine = [point for point in points if point.set_name == chosen]

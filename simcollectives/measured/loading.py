@@ -1,0 +1,27 @@
+"""Measured sweeps by what a person writes: a shipped set or a pattern of them, or a file with all its sets."""
+
+import fnmatch
+import os
+from pathlib import Path
+
+from simcollectives.errors import InputError
+from simcollectives.measured.sweep import SHIPPED, MeasuredSweep, load_file, load_sweep
+
+_PATTERN = "*?["
+
+
+def load_sweeps(what: str | os.PathLike[str], place: str = "out") -> tuple[MeasuredSweep, ...]:
+    """Every sweep of a file, one shipped set, or all shipped sets whose names fit a pattern with ``*``.
+
+    Raises:
+        InputError: there is no such set or file, or it has problems; all of them at once.
+    """
+    name = os.fspath(what)
+    if name not in SHIPPED and any(one in name for one in _PATTERN) and not Path(name).exists():
+        fitting = fnmatch.filter(SHIPPED, name)
+        if not fitting:
+            raise InputError(f'no shipped set fits "{name}"; a pattern is like aic_h100_sxm_1n*_all_reduce')
+        return tuple(load_sweep(one, place=place) for one in fitting)
+    if name in SHIPPED or not Path(name).is_file():
+        return (load_sweep(what, place=place),)
+    return load_file(Path(name), place)
