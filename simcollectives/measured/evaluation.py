@@ -28,7 +28,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Test:
-    """Sweeps to fit, a sweep to predict from them, what kind of prediction that is, and what is asked of it, if at all."""
+    """Sweeps to fit, one to predict from them, what kind of prediction that is, and what is asked of it, if at all."""
 
     __test__ = False  # not one of pytest's
 

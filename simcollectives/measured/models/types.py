@@ -1,6 +1,7 @@
 """What every model of measured times takes and gives: points in columns, fitted parameters, predictions, errors."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,8 +14,11 @@ from simcollectives.measured.sweep import MeasuredSweep
 FloatArray = npt.NDArray[np.float64]
 
 UNSEEN_LEAST = 0.20
+FARTHER = 0.10
 SEEN_LEAST = 0.05
-"""The narrowest half-width of an interval, as a share of the prediction, where a count was fitted and where not."""
+"""The narrowest half-width of an interval, as a share of the prediction: up to twice or half of a measured count, more
+a further doubling, and where the count was measured.
+"""
 
 _WIDEST = 0.95
 
@@ -124,9 +128,11 @@ class Fitted:
         return self.chooser(*_spread(message_bytes, world_size, nodes))
 
     def half_width(self, world_size: int, nodes: int) -> float:
-        """Half of the interval around a prediction, as a share of it; wider where the count was not measured."""
-        seen = (world_size, nodes) in self.columns.counts
-        return min(_WIDEST, max(2 * self.errors.p90, SEEN_LEAST if seen else UNSEEN_LEAST))
+        """Half of the interval around a prediction, as a share of it; the wider, the farther from measured counts."""
+        if (world_size, nodes) in self.columns.counts:
+            return min(_WIDEST, max(2 * self.errors.p90, SEEN_LEAST))
+        away = min(abs(math.log2(world_size / ranks)) for ranks, _ in self.columns.counts)
+        return min(_WIDEST, max(2 * self.errors.p90, UNSEEN_LEAST + FARTHER * max(away - 1, 0)))
 
 
 def _spread(message_bytes: Sequence[float], world_size: int, nodes: int) -> tuple[FloatArray, FloatArray, FloatArray]:
