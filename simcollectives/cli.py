@@ -121,6 +121,39 @@ def compare(
     raise typer.Exit(_report_all([compared], output=output, as_json=as_json))
 
 
+@app.command()
+def fit(
+    measured: Annotated[list[str], typer.Argument(metavar="LOG_OR_CSV_OR_SET...", help="Files, or shipped sets.")],
+    model: Annotated[str, typer.Option(help="physical, piecewise3, piecewise2 or alpha_beta.")] = "physical",
+    predict: Annotated[
+        list[str] | None, typer.Option(metavar="LOG_OR_CSV_OR_SET", help="Sweeps to predict; may be repeated.")
+    ] = None,
+    nodes: Annotated[list[int] | None, typer.Option(min=1, help="Nodes to predict; may be repeated.")] = None,
+    machine: Annotated[str | None, typer.Option(help="Where links come from that no sweep shows.")] = None,
+    place: Annotated[str, typer.Option(help="out or in: results of place, or in it.")] = "out",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.yaml", help="Write a cluster and a residual plot.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit measured times: parameters, errors, predictions for other node counts, and a cluster for scenarios."""
+    from simcollectives.report import fit_report, tables
+
+    report = fit_report.make_report(measured, model, predict or (), nodes or (), machine, place)
+    for text in report.told:
+        typer.echo(f"warning: {text}", err=True)
+    if as_json:
+        from simcollectives.report.files import json_text
+
+        typer.echo(json_text(fit_report.report_json(report)))
+    else:
+        width = tables.make_console(sys.stdout).width
+        tables.show(tables.rendered(fit_report.report_blocks(report), width), sys.stdout)
+    if output is not None:
+        for path in fit_report.write_report(report, output):
+            typer.echo(f"wrote {path}", err=True)
+
+
 @app.command("list")
 def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> None:
     """List what scenarios can name."""

@@ -89,11 +89,11 @@ def calibrate(sweeps: Sequence[MeasuredSweep], machine: Machine | None = None) -
         fits.append(_fit_level("inter", across, intra))
         inter = fits[-1].link
         if tied:
-            intra = _inside(inter)
+            intra = _inside(inter, local)
             remarks.append(
                 "no sweep shows the links inside a node: their alpha is tied to that between nodes, 3.4 to 14"
             )
-            remarks.append("their bandwidth is that between nodes, which all cards of a node share: take it as a bound")
+            remarks.append("their bandwidth is what the network cards of a node carry together: it may well be more")
     elif machine is not None:
         remarks.append(f"no sweep shows the links between nodes: they are those of {machine.name}'s data sheet")
     remarks += _remarks(fits)
@@ -110,10 +110,10 @@ def _with_closed_form(sweeps: Sequence[MeasuredSweep], remarks: list[str]) -> li
             remarks.append(f"{sweep.name} is left out: no {sweep.collective} has a closed form on its cluster")
             continue
         if len(exact) < len(sweep.message_bytes):
-            left = len(sweep.message_bytes) - len(exact)
-            remarks.append(f"{left} messages of {sweep.name} are left out: {name} has no closed form at them")
-        sizes, seconds = (tuple(column[index] for index in exact) for column in (sweep.message_bytes, sweep.seconds))
-        kept.append(replace(sweep, message_bytes=sizes, seconds=seconds))
+            left = f"{len(sweep.message_bytes) - len(exact)} of {len(sweep.message_bytes)} messages"
+            remarks.append(f"{left} of {sweep.name} are left out: no closed form of {name} there")
+        sizes = tuple(sweep.message_bytes[index] for index in exact)
+        kept.append(replace(sweep, message_bytes=sizes, seconds=tuple(sweep.seconds[index] for index in exact)))
     return kept
 
 
@@ -131,17 +131,21 @@ def _bare_cluster(sweep: MeasuredSweep) -> Cluster:
     return Cluster.two_level(nodes, ranks // nodes, Link(1e-6, 1e11), Link(1e-5, 1e10) if nodes > 1 else None)
 
 
-def _inside(inter: Link) -> Link:
-    return Link(inter.alpha * INSIDE_OVER_BETWEEN, inter.bandwidth)
+def _inside(inter: Link, gpus_per_node: int) -> Link:
+    """Links inside a node that no sweep shows: alpha in NCCL's ratio, and what all its cards together carry."""
+    return Link(inter.alpha * INSIDE_OVER_BETWEEN, inter.bandwidth * gpus_per_node)
 
 
 def simulated_algorithm(sweep: MeasuredSweep) -> str:
     """The algorithm of this package that stands for what ran: of the same name, else one with a closed form.
 
-    That is a ring first of all; empty where there is none.
+    That is a ring first of all; empty where there is none. NCCL's ring is one of every channel, and each leaves a node
+    by another network card: between nodes of several GPUs it is simulated by rotated rings.
     """
     known = [algorithm.name for algorithm in ALGORITHMS if algorithm.collective == sweep.collective]
-    order = [algorithm_of(sweep), "ring", "pairwise", "direct", *known]
+    ran = algorithm_of(sweep)
+    by_all_cards = ran in (AUTOMATIC, "ring") and (sweep.world_size or 1) > (sweep.nodes or 1) > 1
+    order = [*(["rotated_rings"] if by_all_cards else []), ran, "ring", "pairwise", "direct", *known]
     largest = max(sweep.message_bytes)
     return next((str(name) for name in order if name in known and _is_exact(sweep, str(name), largest)), "")
 
@@ -160,15 +164,13 @@ def _fit_level(level: str, sweeps: Sequence[MeasuredSweep], intra: Link | None) 
         link = Link(values["alpha"], values["bandwidth"])
         parts = []
         for cluster, mine in jobs:
-            inside = link if level == "intra" else intra or _inside(link)
+            inside = link if level == "intra" else intra or _inside(link, cluster.gpus_per_node)
             linked = cluster.with_link("intra", inside) if cluster.gpus_per_node > 1 else cluster
             linked = linked.with_link(level, link)
             parts.append(predict_jobs(mine, linked))
         return np.concatenate(parts)
 
     free = (_ALPHA, _BANDWIDTH)
-    if level == "inter" and intra is not None:  # closed forms hold where the links between nodes are the slower ones
-        free = (replace(_ALPHA, low=max(intra.alpha, _ALPHA.low)), replace(_BANDWIDTH, high=intra.bandwidth))
     solution = solve(predict, columns.seconds, free, _STARTS)
     return LevelFit(
         level,

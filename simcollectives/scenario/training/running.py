@@ -65,7 +65,7 @@ def run_training(scenario: TrainingScenario, progress: Callable[[int, int], None
         rows=tuple(collected.rows),
         checks=tuple(collected.checks),
         warnings=(*scenario.training.notes, *evaluator.warnings, *_too_large(collected.rows)),
-        notes=tuple(evaluator.reasons),
+        notes=(*filter(None, [scenario.cluster.note]), *evaluator.reasons),
         interrupted=interrupted,
         problems=tuple(dict.fromkeys(collected.problems)),
         steps=tuple(collected.steps),
