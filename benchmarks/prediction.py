@@ -124,9 +124,10 @@ def print_predictions(outcomes: Sequence[Outcome]) -> None:
 
 def print_coverage(outcomes: Sequence[Outcome]) -> None:
     known = [one for one in outcomes if one.test.one_algorithm and one.test.kind != "another machine"]
+    regime = [one for one in known if one.test.goal is not None]
     if known:
-        share = percent(mean_inside(known))
-        print(f"\nOf the points where one algorithm is known, {share} % are inside the interval; goal: 85 or more")
+        print(f"\nPoints inside the interval where one algorithm is known: {percent(mean_inside(known))} %", end="")
+        print(f", {percent(mean_inside(regime))} % where there is a goal; goal: 85 or more")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ from simcollectives.measured.models.forms import (
     AUTOMATIC,
     GPU_FORMS,
     HOST_FORMS,
-    Form,
     algorithm_of,
     assumed_algorithms,
     runs_on_hosts,
@@ -84,16 +83,17 @@ _OF_HOSTS = (
     Free("S_c", 1e5, 1e9, 2e7, 1.0, "B", 1, "the message from which on they do not"),
 )
 
-Terms = Callable[[dict[str, float], FloatArray, FloatArray, FloatArray], FloatArray]
+Values = dict[str, float]
+At = Callable[[FloatArray, FloatArray, FloatArray], Callable[[Values], FloatArray]]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One way to run: an algorithm with a protocol, and its microseconds, of values, ranks, nodes and bytes."""
+    """One way to run: an algorithm with a protocol; ``at`` ranks, nodes and bytes gives microseconds of values."""
 
     algorithm: str
     protocol: str
-    time: Terms
+    at: At
 
 
 def fit_physical(sweeps: Sequence[MeasuredSweep]) -> Fitted:
@@ -136,7 +136,7 @@ def _fit_nodes(
         for protocol in PROTOCOLS
     )
     solution = _solve(columns, lines, free)
-    quickest = np.argmin(_times(lines, solution.values, columns), axis=0) % len(PROTOCOLS)
+    quickest = np.argmin(_times(lines, *_places(columns))(solution.values), axis=0) % len(PROTOCOLS)
     if np.count_nonzero(quickest == 0) >= 2 and np.count_nonzero(quickest < 2) >= 3:
         return free, lines, solution
     free = tuple(one for one in free if one is not _RATE_LL)
@@ -145,12 +145,20 @@ def _fit_nodes(
 
 
 def _solve(columns: Columns, lines: Sequence[Line], free: Sequence[Free]) -> Solution:
-    return solve(lambda values: np.asarray(np.min(_times(lines, values, columns), axis=0)), 1e6 * columns.seconds, free)
+    times = _times(lines, *_places(columns))
+    return solve(lambda values: np.asarray(np.min(times(values), axis=0)), 1e6 * columns.seconds, free)
 
 
-def _times(lines: Sequence[Line], values: dict[str, float], columns: Columns) -> FloatArray:
-    """Microseconds, a row a line."""
-    return np.array([line.time(values, columns.world_size, columns.nodes, columns.message_bytes) for line in lines])
+def _places(columns: Columns) -> tuple[FloatArray, FloatArray, FloatArray]:
+    return columns.world_size, columns.nodes, columns.message_bytes
+
+
+def _times(
+    lines: Sequence[Line], ranks: FloatArray, nodes: FloatArray, size: FloatArray
+) -> Callable[[Values], FloatArray]:
+    """Microseconds of values, a row a line; what does not depend on values is computed once."""
+    bound = [line.at(ranks, nodes, size) for line in lines]
+    return lambda values: np.array([time(values) for time in bound])
 
 
 def _bandwidth(columns: Columns, kind: str, assumed: Sequence[str]) -> Free:
@@ -171,40 +179,53 @@ def _microseconds(bytes_moved: FloatArray, bandwidth: float | FloatArray) -> Flo
     return np.asarray(1e-3 * bytes_moved / bandwidth)
 
 
-def _between_nodes(collective: str, algorithm: str, protocol: str) -> Terms:
+def _between_nodes(collective: str, algorithm: str, protocol: str) -> At:
     place = PROTOCOLS.index(protocol)
     inside, between = (hops[place] for hops in _HOPS[algorithm])
 
-    def time(values: dict[str, float], ranks: FloatArray, nodes: FloatArray, size: FloatArray) -> FloatArray:
-        form: Form = GPU_FORMS[algorithm](collective, ranks, nodes)
-        rate = {"LL": values.get("r_LL", 1.0), "LL128": _LL128_RATE}.get(protocol, 1.0)
-        rate *= values.get("r_tree", 1.0) if algorithm == "tree" else 1.0
-        bandwidth = values["B"] * rate * np.where(nodes == 2, values.get("b_2", 1.0), 1.0)
-        latency = values["t0"] + values["lambda"] * (form.inside * inside + form.between * between)
-        moved = form.weight * size + _PHI_BETWEEN_NODES * size / ranks
-        return _q_norm(latency, _microseconds(moved, bandwidth), values["q"])
-
-    return time
-
-
-def _on_one_node(collective: str, algorithm: str) -> Terms:
-    def time(values: dict[str, float], ranks: FloatArray, nodes: FloatArray, size: FloatArray) -> FloatArray:
+    def at(ranks: FloatArray, nodes: FloatArray, size: FloatArray) -> Callable[[Values], FloatArray]:
         form = GPU_FORMS[algorithm](collective, ranks, nodes)
-        moved = form.weight * size + values["phi"] * size / ranks
-        latency = values["t0"] + values["alpha"] * form.inside
-        return _q_norm(latency, _microseconds(moved, values["B"]), values["q"])
+        hops = form.inside * inside + form.between * between
+        moved = form.weight * size + _PHI_BETWEEN_NODES * size / ranks
+        two = nodes == 2
 
-    return time
+        def time(values: Values) -> FloatArray:
+            rate = {"LL": values.get("r_LL", 1.0), "LL128": _LL128_RATE}.get(protocol, 1.0)
+            rate *= values.get("r_tree", 1.0) if algorithm == "tree" else 1.0
+            bandwidth = values["B"] * rate * np.where(two, values.get("b_2", 1.0), 1.0)
+            return _q_norm(values["t0"] + values["lambda"] * hops, _microseconds(moved, bandwidth), values["q"])
+
+        return time
+
+    return at
 
 
-def _on_hosts(collective: str, algorithm: str) -> Terms:
-    def time(values: dict[str, float], ranks: FloatArray, nodes: FloatArray, size: FloatArray) -> FloatArray:
+def _on_one_node(collective: str, algorithm: str) -> At:
+    def at(ranks: FloatArray, nodes: FloatArray, size: FloatArray) -> Callable[[Values], FloatArray]:
+        form = GPU_FORMS[algorithm](collective, ranks, nodes)
+
+        def time(values: Values) -> FloatArray:
+            moved = form.weight * size + values["phi"] * size / ranks
+            latency = values["t0"] + values["alpha"] * form.inside
+            return _q_norm(latency, _microseconds(moved, values["B"]), values["q"])
+
+        return time
+
+    return at
+
+
+def _on_hosts(collective: str, algorithm: str) -> At:
+    def at(ranks: FloatArray, nodes: FloatArray, size: FloatArray) -> Callable[[Values], FloatArray]:
         form = HOST_FORMS[algorithm](collective, ranks, nodes)
-        rolled = 1 + values["R"] * size**2 / (size**2 + values["S_c"] ** 2)
-        latency = values["t0"] + values["alpha"] * (form.inside + form.between)
-        return _q_norm(latency, _microseconds(form.weight * size, values["B"]) * rolled, values["q"])
 
-    return time
+        def time(values: Values) -> FloatArray:
+            rolled = 1 + values["R"] * size**2 / (size**2 + values["S_c"] ** 2)
+            latency = values["t0"] + values["alpha"] * (form.inside + form.between)
+            return _q_norm(latency, _microseconds(form.weight * size, values["B"]) * rolled, values["q"])
+
+        return time
+
+    return at
 
 
 _TERMS = {"one node": _on_one_node, "hosts": _on_hosts}
@@ -222,7 +243,7 @@ def _fitted(
     values = solution.values
 
     def every(ranks: FloatArray, nodes: FloatArray, size: FloatArray) -> FloatArray:
-        return np.array([line.time(values, ranks, nodes, size) for line in lines])
+        return _times(lines, ranks, nodes, size)(values)
 
     def formula(ranks: FloatArray, nodes: FloatArray, size: FloatArray) -> FloatArray:
         return np.asarray(1e-6 * np.min(every(ranks, nodes, size), axis=0))
@@ -230,7 +251,7 @@ def _fitted(
     def choose(ranks: FloatArray, nodes: FloatArray, size: FloatArray) -> Choice:
         return _choice(lines, every(ranks, nodes, size))
 
-    fit_errors = spread_errors(formula(columns.world_size, columns.nodes, columns.message_bytes), columns)
+    fit_errors = spread_errors(formula(*_places(columns)), columns)
     parameters = parameters_of(solution, free)
     return Fitted(
         model="physical",
@@ -254,7 +275,7 @@ def _beyond(formula: Predictor, columns: Columns, *, grows: bool) -> Predictor:
 
     Larger counts weigh more, as they are nearer to what is asked for; a quarter is the most that is left over.
     """
-    left = np.log(columns.seconds / formula(columns.world_size, columns.nodes, columns.message_bytes))
+    left = np.log(columns.seconds / formula(*_places(columns)))
     curves = []
     for index in range(len(columns.sweeps)):
         mine = np.flatnonzero(columns.sweep == index)
@@ -307,7 +328,7 @@ def _warnings(
     if named == AUTOMATIC and columns.collective != "all_to_all":
         text = f"which algorithm ran is not known; {' or '.join(assumed)} is taken"
         if len(assumed) > 1:
-            choice = choose(columns.world_size, columns.nodes, columns.message_bytes)
+            choice = choose(*_places(columns))
             margin = format_ratio(float(np.median(choice.margin)), 2)
             text = f"{text}, whichever is quicker by this model: by {margin} in the median, and a library may differ"
         found.append(text)
@@ -327,6 +348,8 @@ def _warnings(
         and columns.world_size.max() < 8
     ):
         found.append("a switch that reduces (NVLS) may serve 8 GPUs from 64 MiB on; nothing here shows it")
+    if kind == "one node" and any("pcie" in sweep.intra_link.lower() for sweep in columns.sweeps):
+        found.append("GPUs behind PCIe share links that this model does not know: it says little of other counts")
     for sweep in columns.sweeps:
         found += dips(sweep)
     return tuple(found)
