@@ -1,11 +1,14 @@
-"""Speed of training steps: one step of a large model on many GPUs, and a sweep over bucket sizes.
+"""Speed of training steps: of one large model on many GPUs, a sweep over bucket sizes, FSDP, and every rank played.
 
     python benchmarks/training.py [--model llama-3-70b] [--nodes 128] [--points 50] [--repeats 5]
+                                  [--sharded llama-3.1-405b] [--sharded-nodes 2048] [--jittered-nodes 64]
 
 Seconds inside the simulator, imports and the model's loading excluded, the best of several runs. "program" writes the
 operations of a rank, "play" puts them on streams, "prices" are those of all collectives, asked for the first time. The
 ratio is to as many timeouts of SimPy, one after another, in the same run. Nodes have eight GPUs; all-reduces go in two
-steps. Bucket sizes of the sweep go from 1 MiB to 1 GiB, even on a logarithmic scale.
+steps. Bucket sizes of the sweep go from 1 MiB to 1 GiB, even on a logarithmic scale. Last come a step of FSDP2, prices
+included, and one in which every rank is played, its kernels with a jitter of 1 % (a step before it, too, since ranks do
+not begin together).
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import simpy
 
 from simcollectives.cluster import Cluster
+from simcollectives.engines.conditions import Jitter
 from simcollectives.training import Workload, load_model, prepare_training, simulate_step
 from simcollectives.training.pricing import Pricer
 from simcollectives.training.setup import Training
@@ -26,6 +30,7 @@ from simcollectives.training.streams import play
 
 MIB = 1 << 20
 STRATEGY = "ddp"
+JITTER = Jitter("lognormal", 0.01)
 
 
 def best(run: Callable[[], object], repeats: int) -> float:
@@ -104,6 +109,20 @@ def sweep(training: Training, points: int) -> list[tuple[float, int, float]]:
     return found
 
 
+def print_sharded(sharded: Training, jittered: Training, barest: float, repeats: int) -> None:
+    """Print the seconds of a step of FSDP2, and of one in which every rank is played."""
+    seconds = best(lambda: simulate_step(sharded, "fsdp2"), repeats)
+    what = f"{sharded.model.name} on {sharded.world_size:,} GPUs, fsdp2"
+    print(f"\n{what}: {seconds:.3f} s, ratio {seconds / barest:.1f}")
+    start = time.perf_counter()
+    step = simulate_step(replace(jittered, jitter=JITTER), "fsdp2")
+    seconds = time.perf_counter() - start
+    plain = simulate_step(jittered, "fsdp2").step_seconds
+    longer = f"{step.step_seconds / plain - 1:.2%} longer, {step.waiting_seconds:.3f} s of it waiting"
+    what = f"{jittered.model.name}, each of {jittered.world_size} ranks played with 1 % jitter"
+    print(f"{what}: {seconds:.1f} s, ratio {seconds / barest:.0f}; the step is {longer}")
+
+
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -111,6 +130,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=128)
     parser.add_argument("--points", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--sharded", default="llama-3.1-405b")
+    parser.add_argument("--sharded-nodes", type=int, default=2048)
+    parser.add_argument("--jittered-nodes", type=int, default=64)
     given = parser.parse_args()
     training = training_of(given.model, given.nodes)
     speed = measure_step(training, given.repeats)
@@ -127,6 +149,8 @@ def main() -> None:
     print(f"{given.points} bucket sizes: {seconds:.2f} s, {seconds / given.points / speed.barest:.1f} a point")
     size, collectives, fastest = min(steps, key=lambda step: step[2])
     print(f"the best of them is {size / MIB:.1f} MiB: {collectives} collectives, a step of {fastest:.3f} s")
+    sharded = training_of(given.sharded, given.sharded_nodes)
+    print_sharded(sharded, training_of(given.sharded, given.jittered_nodes), speed.barest, given.repeats)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simcollectives.errors import InputError, Problem
+from simcollectives.errors import InputError, Problem, counted, show_value, suggestion
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from simcollectives.scenario import AnyScenario, Plan, ScenarioResult
+    from simcollectives.scenario import AnyScenario, Plan, ScenarioResult, StepPlan
 
 app = typer.Typer(
     add_completion=False,
@@ -137,26 +137,59 @@ def fit(
     as_json: JsonOption = False,
 ) -> None:
     """Fit measured times: parameters, errors, predictions for other node counts, and a cluster for scenarios."""
-    from simcollectives.report import fit_report, tables
+    from simcollectives.report.fit_report import run_fit
 
-    report = fit_report.make_report(measured, model, predict or (), nodes or (), machine, place)
-    for text in report.told:
-        typer.echo(f"warning: {text}", err=True)
-    if as_json:
-        from simcollectives.report.files import json_text
+    run_fit(measured, model, predict or (), nodes or (), machine, place, output=output, as_json=as_json)
 
-        typer.echo(json_text(fit_report.report_json(report)))
-    else:
-        width = tables.make_console(sys.stdout).width
-        tables.show(tables.rendered(fit_report.report_blocks(report), width), sys.stdout)
-    if output is not None:
-        for path in fit_report.write_report(report, output):
-            typer.echo(f"wrote {path}", err=True)
+
+@app.command("import")
+def import_(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="ds_config.json of DeepSpeed, YAML of accelerate, config.json of a model."
+        ),
+    ],
+    cluster: Annotated[str | None, typer.Option("--cluster", "--machine", help="A machine of `list machines`.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Nodes of it; 1, if no file says.", min=1)] = None,
+    gpus_per_node: Annotated[int | None, typer.Option(help="GPUs of a node, if not all are used.", min=1)] = None,
+    model: Annotated[str | None, typer.Option(help="A model of `list models`, or a config.json.")] = None,
+    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence.", min=1)] = None,
+    micro_batch: Annotated[int | None, typer.Option(help="Sequences of a rank in one pass.", min=1)] = None,
+    accumulation: Annotated[int | None, typer.Option(help="Micro-batches of a step.", min=1)] = None,
+    dtype: Annotated[str | None, typer.Option(help="To train in, where files leave it open: bfloat16, ..")] = None,
+    mfu: Annotated[str | None, typer.Option(help="Share of the device's peak that kernels reach.")] = None,
+    peak: Annotated[str | None, typer.Option(help="That peak, if the machine's is not known: 60 TFLOP/s.")] = None,
+    recomputation: Annotated[str | None, typer.Option(help="none, selective or full.")] = None,
+    auto: Annotated[str, typer.Option(help='Who resolves "auto": hugging_face or deepspeed.')] = "hugging_face",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the scenario here; else it is printed.")
+    ] = None,
+) -> None:
+    """Make a scenario of the configs of other tools: every value with its origin, and what is not modelled.
+
+    Without -o the scenario goes to the standard output, and the tables to the standard error.
+    """
+    from simcollectives.report.imported import run_import
+
+    options = {"cluster": cluster, "nodes": nodes, "gpus_per_node": gpus_per_node, "model": model, "mfu": mfu}
+    options |= {
+        "peak": peak,
+        "sequence": sequence,
+        "micro_batch": micro_batch,
+        "accumulation": accumulation,
+        "auto": auto,
+    }
+    options |= {"dtype": dtype, "recomputation": recomputation}
+    run_import(files, options, output)
 
 
 @app.command("list")
-def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> None:
+def list_(what: Annotated[str, typer.Argument(metavar="WHAT", help=f"One of {', '.join(Catalogue)}.")]) -> None:
     """List what scenarios can name."""
+    known = list(Catalogue)
+    if what not in known:
+        raise InputError(f"there is no list of {show_value(what)}; {suggestion(what, known, 'there are')}")
     from simcollectives.report import tables
 
     makers: dict[Catalogue, Callable[[int], list[RenderableType]]] = {
@@ -165,7 +198,7 @@ def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> N
         Catalogue.MACHINES: tables.machine_tables,
         Catalogue.MODELS: tables.model_tables,
     }
-    tables.show(makers[what](tables.make_console(sys.stdout).width), sys.stdout)
+    tables.show(makers[Catalogue(what)](tables.make_console(sys.stdout).width), sys.stdout)
 
 
 @app.command()
@@ -310,13 +343,12 @@ def _run_one(scenario: "AnyScenario", output: Path | None) -> tuple["ScenarioRes
         typer.echo(str(InputError(result.problems, scenario.file)), err=True)
         code = ExitCode.BAD_INPUT
     if result.interrupted:
-        rows = f"{len(result.rows)} finished row{'s' if len(result.rows) != 1 else ''}"
-        typer.echo(f"interrupted: {scenario.file} has {rows}", err=True)
+        typer.echo(f"interrupted: {scenario.file} has {counted(len(result.rows), 'finished row')}", err=True)
         return result, ExitCode.INTERRUPTED
     return result, max(code, ExitCode.DONE if result.passed else ExitCode.EXPECTATION_FAILED)
 
 
-def _say_cost(name: str, plan: "Plan") -> None:
+def _say_cost(name: str, plan: "Plan | StepPlan") -> None:
     """Say what a run costs before it, where it costs anything to speak of."""
     from simcollectives.scenario.advice import advice, cost_line, free_memory_bytes
 
@@ -339,8 +371,8 @@ def _print_tables(result: "ScenarioResult", *, checks_only: bool) -> None:
 def _print_summary(results: Sequence["ScenarioResult"]) -> None:
     checks = [check for result in results for check in result.checks]
     failed = sum(not check.passed for check in checks)
-    scenarios = f"{len(results)} scenario{'s' if len(results) != 1 else ''}"
-    typer.echo(f"{len(checks) - failed} expectations passed, {failed} failed, in {scenarios}")
+    passed = f"{counted(len(checks) - failed, 'expectation')} passed"
+    typer.echo(f"{passed}, {failed} failed, in {counted(len(results), 'scenario')}")
 
 
 def main() -> None:

@@ -127,9 +127,27 @@ def test_recomputation_keeps_less_and_computes_what_it_leaves_out(named: Any) ->
     for recomputation in ("selective", "full"):
         less = activations(model, Workload(2, 64, recomputation, "eager"))  # type: ignore[arg-type]
         for layer, a, b in zip(model.layers, every.layers or (), less.layers or (), strict=True):
-            assert b.bytes.kept + b.bytes.working == a.bytes.kept
+            assert b.bytes.kept + b.bytes.working == a.bytes.kept + a.bytes.working
             assert (b.bytes.kept < a.bytes.kept) == layer.block
     assert every.by_layer.keys() == {layer.name for layer in model.layers}
+
+
+def test_recomputation_by_operators_keeps_every_second_product() -> None:
+    """Llama 3 8B: input and q (4096), v (1024), attention (4096), gate (14336) and down (4096), of 2 bytes each."""
+    found = activations(load_model("llama-3-8b"), Workload(2, 8192, "operators"))
+    each = 4096 + 4096 + 1024 + 4096 + 14336 + 4096
+    assert [layer.bytes.kept for layer in blocks(found, ".layers.")] == [2 * 2 * 8192 * each] * 32
+
+
+def test_experts_have_no_recomputation_by_operators() -> None:
+    with pytest.raises(InputError, match="has experts"):
+        activations(load_model("mixtral-8x7b-v0.1"), Workload(1, 64, "operators"))
+
+
+def test_the_loss_is_differentiated_in_float32() -> None:
+    """Two gradients of the size of the logits, 4 bytes each, while the head's layer is computed."""
+    found = activations(load_model("llama-3-8b"), Workload(2, 1024))
+    assert [layer.bytes.working for layer in found.layers or ()][-1] == 2 * 4 * 2 * 1024 * 128256
 
 
 def test_bytes_grow_with_the_dtype_but_for_masks_and_logits() -> None:

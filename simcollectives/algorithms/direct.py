@@ -7,7 +7,7 @@
     reduce             alpha + (N - 1) (o + M/B) + (N - 1) M gamma    into the root
 
 The all-reduce ("two-shot") is a reduce-scatter, rank i sending chunk j to rank j, and an all-gather: what a parameter
-server sharded over all its workers does.
+server sharded over all its workers does. Who reduces adds in the order of ranks, so every element is summed alike.
 
 Reference: CMU 15-779 (fall 2025), lecture 12, section 3. Assumes that a device may start N - 1 messages at once.
 

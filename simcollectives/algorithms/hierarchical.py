@@ -91,7 +91,8 @@ def _schedule(table: Table, placement: Placement, options: Options) -> Schedule:
         embed(between.channels[0], placement.groups.T, np.arange(members, dtype=np.int64) * part_chunks),
         embed(gather.channels[0], placement.groups, whole, part_chunks),
     )
-    return Schedule("all_reduce", placement.world_size, members * part_chunks, (phases,))
+    chunks, first = members * part_chunks, between.own_first
+    return Schedule("all_reduce", placement.world_size, chunks, (phases,), own_first=first)
 
 
 def _costs(table: Table, nodes: int, members: int, layout: Layout, options: Options) -> tuple[Cost, Cost] | None:

@@ -25,7 +25,7 @@ def schedule(placement: Placement, _options: Options) -> Schedule:
         src = np.repeat(np.arange(n, dtype=np.int64), n - 1)
         return make_round(src, (src + np.tile(np.arange(1, n, dtype=np.int64), n)) % n, reduce=True)
 
-    return Schedule("all_reduce", n, 1, (regular_phases(1, round_at, messages=n - 1, reduces=True),))
+    return Schedule("all_reduce", n, 1, (regular_phases(1, round_at, messages=n - 1, reduces=True),), own_first=True)
 
 
 def cost(n: int, layout: Layout, _options: Options) -> Cost:

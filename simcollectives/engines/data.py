@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def held_bytes(world_size: int, message_bytes: float, dtype: str) -> int:
 
 
 def play(job: Job, state: State, after_round: Callable[[int, State], None] | None = None) -> None:
-    """Move the chunks of ``state`` by the schedule; a round reads before it writes.
+    """Move the chunks of ``state`` by the schedule; a round reads before it writes, and adds as ``Schedule`` says.
 
     Raises:
         ScheduleError: a device sends a chunk that it does not hold.
@@ -54,21 +55,34 @@ def play(job: Job, state: State, after_round: Callable[[int, State], None] | Non
             if (round_ := next(stream, None)) is not None
             for move in _reads(job, round_, state, number)
         ]
-        for device, chunk, data, adds in moves:
-            held = state[device].get(chunk) if adds else None
-            state[device][chunk] = data if held is None else (held + data).astype(data.dtype, copy=False)
+        arrived: dict[tuple[int, int], list[tuple[int, Array]]] = {}
+        for src, device, chunk, data, adds in moves:
+            if adds:
+                arrived.setdefault((device, chunk), []).append((src, data))
+            else:
+                state[device][chunk] = data
+        for (device, chunk), addends in arrived.items():
+            held = state[device].get(chunk)
+            if held is not None:
+                addends.insert(0, (-1 if job.schedule.own_first else device, held))
+            state[device][chunk] = _sum([data for _, data in sorted(addends, key=itemgetter(0))])
         if after_round is not None:
             after_round(number, state)
 
 
-def _reads(job: Job, round_: Round, state: State, number: int) -> list[tuple[int, int, Array, bool]]:
+def _sum(addends: Sequence[Array]) -> Array:
+    """Add from left to right, in the arrays' own type."""
+    return reduce(lambda total, data: (total + data).astype(data.dtype, copy=False), addends)
+
+
+def _reads(job: Job, round_: Round, state: State, number: int) -> list[tuple[int, int, int, Array, bool]]:
     moves = []
     columns = (round_.src, round_.dst, round_.first, round_.count, round_.stride, round_.reduce)
     for src, dst, first, count, stride, adds in zip(*(column.tolist() for column in columns), strict=True):
         for chunk in range(first, first + count * stride, stride):
             if chunk not in state[src]:
                 raise ScheduleError(f"{job.label}: in round {number} rank {src} sends chunk {chunk}, which it lacks")
-            moves.append((dst, chunk, state[src][chunk], adds))
+            moves.append((src, dst, chunk, state[src][chunk], adds))
     return moves
 
 

@@ -1,5 +1,6 @@
 """What `simcollectives fit` shows and writes: parameters, errors and warnings, predictions, a cluster, a picture."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,9 @@ from simcollectives.measured.calibrate import Calibration, calibrate, cluster_ya
 from simcollectives.measured.groups import fit_all, fit_for
 from simcollectives.measured.loading import load_sweeps
 from simcollectives.measured.models import Fitted, Parameter, find_model
-from simcollectives.report.files import write_whole
+from simcollectives.report.files import json_text, write_whole
 from simcollectives.report.rows import byte_family
-from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading
+from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading, make_console, rendered, show
 from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
 
 _DIGITS = 3
@@ -52,6 +53,33 @@ class FitReport:
     predictions: tuple[Predicted, ...]
     cluster: Calibration | None
     told: tuple[str, ...]
+
+
+def run_fit(
+    what: Sequence[str],
+    model: str,
+    predict: Sequence[str],
+    nodes: Sequence[int],
+    machine: str | None,
+    place: str,
+    *,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Fit, print, and write what ``output`` asks for.
+
+    Raises:
+        InputError: as ``make_report`` and ``write_report``.
+    """
+    report = make_report(what, model, predict, nodes, machine, place)
+    for text in report.told:
+        print(f"warning: {text}", file=sys.stderr)
+    if as_json:
+        print(json_text(report_json(report)))
+    else:
+        show(rendered(report_blocks(report), make_console(sys.stdout).width), sys.stdout)
+    for path in write_report(report, output) if output is not None else ():
+        print(f"wrote {path}", file=sys.stderr)
 
 
 def make_report(

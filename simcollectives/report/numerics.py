@@ -62,6 +62,7 @@ def numerics_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block
         Column("of\ngradients", [_difference(row["gradient_difference"]) for row in rows]),
         Column("between\nreplicas", [_difference(row["difference_between_replicas"]) for row in rows]),
         Column("same\nbits", ["yes" if row["bit_identical"] else "no" for row in rows]),
+        *(_ddp_columns(rows) if _any_sharded(rows) else ()),
         _bytes_column("sent", [row["bytes_sent_max"] for row in rows]),
         _bytes_column("peak\nmemory", [row["peak_bytes"] for row in rows]),
     ]
@@ -71,7 +72,36 @@ def numerics_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block
         heading(f"Training on {ranks}, compared with one device"),
         TextTable(columns, fixed=2),
         *map(caption, notes),
+        *(_account(result.rows) if _any_sharded(rows) else ()),
     ]
+
+
+def _any_sharded(rows: Sequence[Row]) -> bool:
+    return any(row["strategy"] != "ddp" for row in rows)
+
+
+def _ddp_columns(rows: Sequence[Row]) -> list[Column]:
+    return [
+        Column("difference\nfrom ddp", [_difference(row["difference_from_ddp"]) for row in rows]),
+        Column("same bits\nas ddp", ["yes" if row["same_bits_as_ddp"] else "no" for row in rows]),
+    ]
+
+
+def _account(rows: Sequence[Row]) -> list[Block]:
+    """Return what each variant sends by collective, and holds item by item."""
+    variants = list({row["label"]: row for row in rows}.values())
+    blocks: list[Block] = []
+    for title, key, note in (
+        ("Sent in a step, by collective", "sent_bytes", "by the device that sends most"),
+        ("Most held, item by item", "most_held", "at any time, by the rank that holds most of the item"),
+    ):
+        items = dict.fromkeys(item for row in variants for item, size in row[key].items() if size)
+        columns = [Column("", [row["label"] for row in variants], right=False, wrap_at=36)]
+        for item in items:
+            header = item if key == "sent_bytes" else item.replace(" ", "\n")
+            columns.append(_bytes_column(header, [row[key].get(item, 0) for row in variants]))
+        blocks += [heading(title), TextTable(columns, fixed=1), caption(note)]
+    return blocks
 
 
 def _difference(value: float) -> str:

@@ -17,6 +17,7 @@ from simcollectives.report.plot_training import (
     sweep_figure,
 )
 from simcollectives.report.table_comparison import comparison_blocks
+from simcollectives.report.table_estimate import estimate_blocks
 from simcollectives.report.table_training import Labelled, advice_blocks, collectives_blocks, memory_blocks, step_blocks
 from simcollectives.report.text import Block, caption
 from simcollectives.scenario.keys import is_option, point_text, value_text
@@ -44,6 +45,8 @@ def training_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block
     if len(steps) <= MAX_MEMORY_ROWS:
         blocks += [caption(""), *memory_blocks(steps)]
     if len(steps) == 1:
+        if estimated := estimate_blocks(steps[0][1]):
+            blocks += [caption(""), *estimated]
         blocks += [caption(""), *collectives_blocks(steps[0][1])]
     for compared in result.comparisons:
         where = point_text(compared.point) if len(result.comparisons) > 1 else ""

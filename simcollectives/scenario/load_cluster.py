@@ -5,6 +5,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from simcollectives.cluster import Change, Device, Level, Link, calibrated_links, load_machine
 from simcollectives.errors import ClusterError, nearest, suggestion
 from simcollectives.scenario.build import build_cluster
@@ -22,6 +24,7 @@ from simcollectives.scenario.schema_cluster import (
     MachineCluster,
     MeshCluster,
     NetworkModel,
+    SlowModel,
     TorusCluster,
     TwoLevelCluster,
 )
@@ -210,17 +213,27 @@ def _link(model: LinkModel) -> Link:
 
 def _everywhere(context: Context, model: ClusterModel) -> dict[str, Any]:
     """Return what every form may have."""
-    slow = []
-    for index, one in enumerate(model.slow or ()):
-        path = (*PATH, "slow", index)
-        written = context.document.data["cluster"]["slow"][index]
-        if not {"alpha", "bandwidth", "gamma"} & set(written):
-            context.add(path, "nothing says what is slower; write alpha, bandwidth or gamma, such as bandwidth: 50%")
-        link = None if one.link is None else (one.link[0], one.link[1])
-        slow.append(Change(one.rank, link, one.level, one.alpha, one.bandwidth, one.gamma))
+    slow = _slow(context, context.document.data["cluster"].get("slow"))
     machine = getattr(model, "machine", None)
     device = _device(context, model.device, Device() if machine is None else load_machine(machine).device)
-    return {"gamma": model.gamma, "rank_order": model.rank_order, "slow": tuple(slow), "device": device}
+    return {"gamma": model.gamma, "rank_order": model.rank_order, "slow": slow, "device": device}
+
+
+def _slow(context: Context, written: Any) -> tuple[Change, ...]:
+    """Return the changes as written; those with a problem, which is noted, change nothing."""
+    found = []
+    for index, raw in enumerate(written if isinstance(written, list) else ()):
+        try:
+            one = SlowModel.model_validate(raw)
+        except ValidationError:
+            found.append(Change(rank=0))
+            continue
+        if not {"alpha", "bandwidth", "gamma"} & set(raw):
+            rule = "nothing says what is slower; write alpha, bandwidth or gamma, such as bandwidth: 50%"
+            context.add((*PATH, "slow", index), rule)
+        link = None if one.link is None else (one.link[0], one.link[1])
+        found.append(Change(one.rank, link, one.level, one.alpha, one.bandwidth, one.gamma))
+    return tuple(found)
 
 
 def _device(context: Context, model: DeviceModel | None, known: Device) -> Device:

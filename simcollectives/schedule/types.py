@@ -73,7 +73,8 @@ class Schedule:
     """What one algorithm sends for one collective.
 
     A message is cut into ``chunks`` chunks. Channels run concurrently, each with its own round counter. Dedicated
-    parameter servers are the extra devices ``world_size .. world_size + servers - 1``.
+    parameter servers are the extra devices ``world_size .. world_size + servers - 1``. What reaches a chunk in one
+    round is added in the order of ranks, the receiver's own in its place; with ``own_first`` it begins with its own.
     """
 
     collective: str
@@ -82,6 +83,7 @@ class Schedule:
     channels: tuple[Phases, ...]
     servers: int = 0
     root: int = 0
+    own_first: bool = False
 
     @property
     def devices(self) -> int:

@@ -10,7 +10,10 @@ values are not repeated for the heads that share them.
 With dropout, a feed-forward of 4 h and as many heads of keys as of queries, a 16-bit block keeps s b h (34 + 5 a s / h)
 bytes: 11 s b h + 5 a s^2 b in its attention, 19 s b h in its feed-forward, 4 s b h in its norms; flash attention or
 selective recomputation leaves 34 s b h, full recomputation its input, 2 s b h (Korthikanti et al. 2022, arXiv
-2205.05198). After the blocks come the last norm's input, the head's input and float32 logits.
+2205.05198); recomputation by operators, its input and the outputs of attention and of every second matrix product.
+After the blocks come the last norm's input, the head's input and float32 logits, whose log-softmax the loss keeps in
+their place; while the loss is differentiated there are two gradients of their size beside them (torch 2.13,
+cross_entropy: of the negative log-likelihood and of the log-softmax).
 """
 
 from collections.abc import Mapping
@@ -18,11 +21,13 @@ from dataclasses import dataclass, replace
 
 from simcollectives.engines.job import DTYPES
 from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.training.flops import kept_operators
 from simcollectives.training.model import Layer, Model, Module, TransformerShape
 from simcollectives.training.setup import LayerBytes
 from simcollectives.training.workload import Workload, check_fits
 
 MASK_BYTES, FLOAT32_BYTES = 1, 4
+LOGITS, LOSS_GRADIENTS = "logits", ("gradient of the loss", "gradient of the logits")
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,9 @@ def activations(model: Model, workload: Workload, dtype: str = "bfloat16") -> Ac
     shape = model.shape
     if shape is None:
         return Activations(None, f"activations of {model.name} are not modelled: it is no transformer of a known shape")
+    if shape.experts and workload.recomputation == "operators":
+        rule = f"{model.name} has experts, of whose products it is not known which are kept"
+        raise InputError([Problem("recomputation", f"operators: {rule}; write none, selective or full")])
     width = DTYPES[dtype]
     last = max((index for index, layer in enumerate(model.layers) if layer.block), default=-1)
     layers = []
@@ -87,7 +95,8 @@ def activations(model: Model, workload: Workload, dtype: str = "bfloat16") -> Ac
             layers.append(_kept(layer, _block(layer, shape, width), workload))
         else:
             tensors = _outside(layer, shape, width, read_again=index < last)
-            layers.append(LayerActivations(layer.name, _sizes(tensors, workload)))
+            loss = [replace(one, name=name) for one in tensors if one.name == LOGITS for name in LOSS_GRADIENTS]
+            layers.append(LayerActivations(layer.name, _sizes(tensors, workload), _sizes(loss, workload)))
     return Activations(tuple(layers))
 
 
@@ -99,10 +108,25 @@ def _kept(layer: Layer, tensors: list[Tensor], workload: Workload) -> LayerActiv
     if workload.recomputation == "full":
         # Its input is the first tensor that a block keeps.
         tensors, again = [replace(tensors[0], name="input of the block")], tensors[1:]
+    elif workload.recomputation == "operators":
+        tensors, again = [replace(tensors[0], name="input of the block"), *_operators(layer, tensors[0])], tensors[1:]
     elif workload.recomputation == "selective":
         again = [tensor for tensor in tensors if tensor.weights]
         tensors = [tensor for tensor in tensors if not tensor.weights]
     return LayerActivations(layer.name, _sizes(tensors, workload), _sizes(again, workload))
+
+
+def _operators(layer: Layer, like: Tensor) -> list[Tensor]:
+    """Outputs of the modules that are not computed again."""
+    found = []
+    for module in kept_operators(layer):
+        if module.kind == "attention":
+            outputs = module.attention_width
+        else:
+            bias = [one.elements for one in module.parameters if len(one.shape) == 1]
+            outputs = bias[0] if bias else module.parameters[0].shape[0]
+        found.append(replace(like, name=f"{module.name}: output", elements=outputs))
+    return found
 
 
 def _sizes(tensors: list[Tensor], workload: Workload) -> tuple[tuple[str, int], ...]:
@@ -189,7 +213,7 @@ def _outside(layer: Layer, shape: TransformerShape, width: int, *, read_again: b
             outputs = module.matmul_elements // shape.hidden
             found.append(Tensor(f"{module.name}: input", shape.hidden, width))
             if outputs == shape.vocabulary:
-                found.append(Tensor("logits", outputs, FLOAT32_BYTES))
+                found.append(Tensor(LOGITS, outputs, FLOAT32_BYTES))
             else:
                 found.append(Tensor(f"{module.name}: input of the activation", outputs, width))
     if shape.dropout and layer.modules[0].kind == "embedding":

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from simcollectives.training.flops import Flops, module_flops
+from simcollectives.training.flops import Flops, module_flops, recomputed
 from simcollectives.training.model import Layer, Model
 from simcollectives.training.setup import ModuleSeconds
 from simcollectives.training.workload import Workload
@@ -15,8 +15,9 @@ def seconds_from_flops(model: Model, workload: Workload, flops_per_second: float
     """
     found = {}
     for layer in model.layers:
+        again = recomputed(layer, workload)
         for module in layer.modules:
-            flops = module_flops(module, workload, block=layer.block)
+            flops = module_flops(module, workload, again=module.name in again)
             found[module.name] = ModuleSeconds(
                 flops.forward / flops_per_second,
                 (flops.backward + flops.rebuilding) / flops_per_second,
@@ -41,7 +42,7 @@ def seconds_from_layers(
 
 
 def _shares(layer: Layer, workload: Workload) -> dict[str, float]:
-    counted = {module.name: module_flops(module, workload, block=layer.block) for module in layer.modules}
+    counted = {module.name: module_flops(module, workload) for module in layer.modules}
     whole = sum(_played(flops) for flops in counted.values())
     if whole == 0:
         return {name: 1 / len(counted) for name in counted}

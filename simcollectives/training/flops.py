@@ -3,8 +3,9 @@
 Forward, a token takes 2 FLOPs for each weight element that it is multiplied with, and attention 4 x sequence x
 heads x head_dim for its two products with the other tokens; half of that where causal attention is counted so. Lookups,
 norms, biases, activation functions and softmax are not counted. The backward takes twice the forward. Both equal
-torch.utils.flop_counter on eager attention. Recomputation repeats the forward of the blocks, or of their attention
-alone; a flash kernel rebuilds the scores in its backward, half of its forward more. A sliding window is not applied.
+torch.utils.flop_counter on eager attention. Recomputation repeats the forward of the blocks, of their attention, or of
+every second matrix product; a flash kernel rebuilds the scores in its backward, half of its forward more. A sliding
+window is not applied.
 
 Model FLOPs, those of MFU, are forward and backward; hardware FLOPs, those of HFU, add what is computed twice.
 """
@@ -46,22 +47,40 @@ class Flops:
         )
 
 
-def module_flops(module: Module, workload: Workload, *, block: bool = True) -> Flops:
-    """Return the FLOPs of a module; ``block``: it stands in a block, which full recomputation repeats."""
+def recomputed(layer: Layer, workload: Workload) -> frozenset[str]:
+    """Return the names of a layer's modules that the backward computes again."""
+    if workload.recomputation == "selective":
+        return frozenset(module.name for module in layer.modules if module.kind == "attention")
+    if workload.recomputation == "none" or not layer.block:
+        return frozenset()
+    names = [module.name for module in layer.modules]
+    if workload.recomputation == "full":
+        return frozenset(names)
+    return frozenset(names) - {module.name for module in kept_operators(layer)}
+
+
+def kept_operators(layer: Layer) -> list[Module]:
+    """Return the modules whose outputs are kept where operators are recomputed: attention, and every second product."""
+    products = [module for module in layer.modules if module.matmul_elements]
+    attention = [module for module in layer.modules if module.kind == "attention"]
+    return [*products[::2], *attention]
+
+
+def module_flops(module: Module, workload: Workload, *, again: bool = False) -> Flops:
+    """Return the FLOPs of a module; ``again``: the backward computes its forward again."""
     positions = workload.sequence if module.positions is None else module.positions
     matmul = 2 * positions * module.matmul_elements
     pairs = workload.sequence**2
     attention = (2 if module.causal and workload.attention_flops == "causal" else 4) * pairs * module.attention_width
     forward = workload.samples * (matmul + attention)
-    again = workload.recomputation == "full" and block
-    again |= workload.recomputation == "selective" and module.kind == "attention"
     rebuilt = workload.samples * attention // 2 if workload.attention_kernel == "flash" else 0
     return Flops(forward, 2 * forward, forward if again else 0, rebuilt)
 
 
 def layer_flops(layer: Layer, workload: Workload) -> Flops:
     """Return the FLOPs of a layer."""
-    return sum((module_flops(module, workload, block=layer.block) for module in layer.modules), Flops())
+    names = recomputed(layer, workload)
+    return sum((module_flops(module, workload, again=module.name in names) for module in layer.modules), Flops())
 
 
 def model_flops(model: Model, workload: Workload) -> Flops:
@@ -85,6 +104,7 @@ def convention(workload: Workload) -> str:
     again = {
         "none": "nothing is recomputed",
         "selective": "attention is recomputed",
+        "operators": "every second matrix product is recomputed",
         "full": "blocks are recomputed",
     }[workload.recomputation]
     flash = ", flash attention rebuilds its scores" if workload.attention_kernel == "flash" else ""

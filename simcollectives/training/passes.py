@@ -21,24 +21,28 @@ def nobody(_what: object) -> None:
 class Hooks:
     """What a strategy does around the kernels of a pass: in the backward pass, "before" comes first in time, too.
 
-    A layer's hooks are called outside those of its modules, and outside its recomputation. ``ready`` is told each
-    gradient when it is complete; ``gradient_bytes`` is the size that a gradient has while the pass computes it, None
-    for that of ``Training``.
+    A layer's hooks are called outside those of its modules, and outside its recomputation; where a whole layer is
+    computed again, "again" is called around its modules. ``ready`` is told each gradient when it is complete;
+    ``gradient_bytes`` is the size that a gradient has while the pass computes it, None for that of ``Training``, and
+    ``gradient_item`` its name in the account of memory.
     """
 
     before_layer: Callable[[Layer], None] = nobody
     after_layer: Callable[[Layer], None] = nobody
     before_module: Callable[[Module], None] = nobody
     after_module: Callable[[Module], None] = nobody
+    before_again: Callable[[Module], None] = nobody
+    after_again: Callable[[Module], None] = nobody
     ready: GradientReady = nobody
     gradient_bytes: Callable[[Parameter], int] | None = None
+    gradient_item: str = "gradients"
 
 
 NO_HOOKS = Hooks()
 
 PARAMETERS, BUFFERS, GRADIENTS, OPTIMIZER = "parameters", "buffers", "gradients", "optimizer states"
 NEW_GRADIENTS, GRADIENT_COPY = "gradients to be added", "gradients in float32"
-ACTIVATIONS, WORKING = "activations", "recomputed activations"
+ACTIVATIONS, WORKING = "activations", "activations while computed"
 MODEL_STATES = (PARAMETERS, GRADIENTS, OPTIMIZER, GRADIENT_COPY)
 
 
@@ -51,6 +55,11 @@ def stand_replicated(builder: Builder, training: Training) -> None:
 def stand_model(builder: Builder, training: Training) -> None:
     """Note the whole model: its parameters and buffers."""
     builder.stand(PARAMETERS, training.parameter_bytes)
+    stand_buffers(builder, training)
+
+
+def stand_buffers(builder: Builder, training: Training) -> None:
+    """Note the buffers of the model, which every rank holds whole."""
     if buffers := sum(b.elements * DTYPES[training.parameter_dtype(b)] for b in training.model.buffers):
         builder.stand(BUFFERS, buffers)
 
@@ -83,11 +92,13 @@ def backward(builder: Builder, training: Training, hooks: Hooks = NO_HOOKS, *, f
     for layer in reversed(training.model.layers):
         hooks.before_layer(layer)
         held = training.activations.get(layer.name, LayerBytes())
-        _recompute(builder, training, layer, held)
+        _recompute(builder, training, layer, held, hooks)
         for index in reversed(range(len(layer.modules))):
             module = layer.modules[index]
             hooks.before_module(module)
-            allocates, frees, added = _new_gradients(size_of, module, uses, left, first)
+            kept, new, added = _new_gradients(size_of, module, uses, left, first)
+            allocates = [item for item in ((hooks.gradient_item, kept), (NEW_GRADIENTS, new)) if item[1]]
+            frees = [(NEW_GRADIENTS, added)] if added else []
             if index == 0:
                 frees += _activations(held)
             seconds = training.seconds[module.name].backward + training.memory_seconds(3 * added)
@@ -104,20 +115,27 @@ def _uses(training: Training) -> Counter[str]:
     return Counter(p.name for layer in training.model.layers for module in layer.modules for p in module.parameters)
 
 
-def _recompute(builder: Builder, training: Training, layer: Layer, held: LayerBytes) -> None:
-    again = [(module, training.seconds[module.name].recompute) for module in layer.modules]
-    again = [(module, seconds) for module, seconds in again if seconds]
+def _recompute(builder: Builder, training: Training, layer: Layer, held: LayerBytes, hooks: Hooks) -> None:
+    again = {module.name: training.seconds[module.name].recompute for module in layer.modules}
     working: list[Item] = [(WORKING, held.working)] if held.working else []
-    if not again and working:
+    if not any(again.values()) and working:
         builder.compute(f"{layer.name} recompute", 0.0, allocates=working)
-    for number, (module, seconds) in enumerate(again):
-        builder.compute(f"{module.name} recompute", seconds, allocates=working if number == 0 else [])
+        return
+    whole = any(module.parameters and again[module.name] for module in layer.modules)
+    for module in layer.modules:
+        if whole:
+            hooks.before_again(module)
+        if again[module.name]:
+            builder.compute(f"{module.name} recompute", again[module.name], allocates=working)
+            working = []
+        if whole:
+            hooks.after_again(module)
 
 
 def _new_gradients(
     size_of: Callable[[Parameter], int], module: Module, uses: Counter[str], left: dict[str, int], first: bool
-) -> tuple[list[Item], list[Item], int]:
-    """What a module's backward allocates and frees, and the bytes of gradients that it adds to others."""
+) -> tuple[int, int, int]:
+    """Bytes of gradients that a module's backward makes and keeps, makes to be added, and adds to others."""
     kept = new = added = 0
     for parameter in module.parameters:
         size = size_of(parameter)
@@ -128,8 +146,7 @@ def _new_gradients(
         else:
             kept += size
         added += size * (part + whole)
-    allocates = [(GRADIENTS, kept), (NEW_GRADIENTS, new)]
-    return [item for item in allocates if item[1]], [(NEW_GRADIENTS, added)] if added else [], added
+    return kept, new, added
 
 
 def _activations(held: LayerBytes) -> list[Item]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from simcollectives.engines.conditions import Jitter, kernel_factors
+from simcollectives.errors import InputError
 from simcollectives.training.pricing import Choice, Pricer
 from simcollectives.training.program import Program
 from simcollectives.training.setup import Training
@@ -90,11 +91,13 @@ def simulate_step(
     same cluster, knows what it has already priced.
 
     Raises:
-        InputError: an unknown strategy or option; all errors at once.
+        InputError: an unknown strategy or option, or options that do not go together; all errors at once.
         ScheduleError: a bug in a strategy.
     """
     found = find_strategy(strategy)
     resolved = resolve_strategy_options(found, options)
+    if problems := found.problems(training, resolved):
+        raise InputError(problems)
     if pricer is None:
         pricer = Pricer(training.cluster, {**(choices or {}), **found.choices(resolved)})
     timeline = _play(found.program(training, resolved), training, pricer)

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.training.model import Model
 
-Recomputation = Literal["none", "selective", "full"]
+Recomputation = Literal["none", "selective", "operators", "full"]
 AttentionKernel = Literal["eager", "flash"]
 AttentionFlops = Literal["full", "causal"]
 
@@ -15,12 +15,14 @@ MOST_SAMPLES, MOST_TOKENS = 1 << 24, 1 << 30
 
 @dataclass(frozen=True)
 class Workload:
-    """``samples`` sequences of ``sequence`` tokens, and how they are computed.
+    """``samples`` sequences of ``sequence`` tokens, and how they are computed. An image is a sequence of one.
 
-    ``recomputation`` in the backward: ``selective`` of the attention between the projections, ``full`` of whole blocks,
-    of which only the input is kept. The ``attention_kernel`` either keeps the weights of the attention for the backward
-    (``eager``) or rebuilds them there (``flash``). ``attention_flops`` of causal attention count every pair of tokens
-    (``full``, as PaLM's convention does), or half of them (``causal``, what a causal kernel computes).
+    ``recomputation`` in the backward: ``selective`` of the attention between the projections; ``operators`` of all but
+    the outputs of attention and of every second matrix product of a block (torchtitan's selective checkpointing by
+    operators); ``full`` of whole blocks, of which only the input is kept. The ``attention_kernel`` either keeps the
+    weights of the attention for the backward (``eager``) or rebuilds them there (``flash``). ``attention_flops`` of
+    causal attention count every pair of tokens (``full``, as PaLM's convention does), or half of them (``causal``, what
+    a causal kernel computes).
 
     Raises:
         InputError: a number is not whole and positive, or a choice is unknown; all problems at once.

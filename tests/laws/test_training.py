@@ -23,15 +23,15 @@ from simcollectives.training.strategies.table import STRATEGIES, resolve_strateg
 from simcollectives.training.strategies.types import Strategy
 from simcollectives.training.streams import play
 from simcollectives.training.timeline import Span, StepTimeline
-from tests.laws.training_cases import choices, hand_made_price, models, programs, trainings
+from tests.laws.training_cases import drawn, hand_made_price, models, programs
 
 every_strategy = pytest.mark.parametrize("strategy", STRATEGIES, ids=[strategy.name for strategy in STRATEGIES])
 EXACT = 1e-12
 
 
 def drawn_step(data: st.DataObject, strategy: Strategy, **wanted: bool) -> Step:
-    training = data.draw(trainings(**wanted))
-    return simulate_step(training, strategy.name, data.draw(choices(strategy, training.cluster)))
+    training, options = drawn(data, strategy, **wanted)
+    return simulate_step(training, strategy.name, options)
 
 
 @every_strategy
@@ -78,7 +78,7 @@ def check_order(timeline: StepTimeline, begin: Mapping[int, float]) -> None:
     A collective begins when its last rank has come.
     """
     ranks = sorted({span.rank for span in timeline.spans})
-    came: dict[tuple[str, int], list[Span]] = defaultdict(list)
+    came: dict[tuple[str, tuple[int, int], int], list[Span]] = defaultdict(list)
     for rank in ranks:
         spans = by_place(timeline, rank)
         last: dict[tuple[str, str], float] = {}
@@ -88,7 +88,8 @@ def check_order(timeline: StepTimeline, begin: Mapping[int, float]) -> None:
             resources = [("stream", operation.stream), ("stream", HOST)]
             if operation.call is not None:
                 resources.append(("group", operation.call.group))
-                came[operation.call.group, issued[operation.call.group]].append(span)
+                number = issued[operation.call.group]
+                came[operation.call.group, operation.call.siblings(rank), number].append(span)
                 issued[operation.call.group] += 1
             waits = [last[resource] for resource in resources if resource in last]
             waits += [spans[other].end for other in operation.after]
@@ -99,8 +100,10 @@ def check_order(timeline: StepTimeline, begin: Mapping[int, float]) -> None:
             last |= {("stream", operation.stream): span.end}
             if operation.call is not None:
                 last["group", operation.call.group] = span.end
-    for meeting in came.values():
-        assert len(meeting) == len(ranks)
+    for (_, group, _), meeting in came.items():
+        call = meeting[0].operation.call
+        assert call is not None
+        assert {span.rank for span in meeting} == {rank for rank in ranks if call.siblings(rank) == group}
         assert {span.begins for span in meeting} == {max(span.start for span in meeting)}
         assert len({span.end for span in meeting}) == 1
 
@@ -174,8 +177,8 @@ def test_the_peak_is_the_largest_sum(strategy: Strategy, data: st.DataObject) ->
 @settings(max_examples=25)
 @given(st.data())
 def test_one_rank_stands_for_all(strategy: Strategy, data: st.DataObject) -> None:
-    training = data.draw(trainings(slow=False))
-    options = resolve_strategy_options(strategy, data.draw(choices(strategy, training.cluster)))
+    training, given = drawn(data, strategy, slow=False)
+    options = resolve_strategy_options(strategy, given)
     program = strategy.program(training, options)
     pricer = Pricer(training.cluster, strategy.choices(options))
     alone = play({0: program}, pricer)
@@ -193,8 +196,7 @@ def times(spans: Mapping[int, Span]) -> list[tuple[float, float, float]]:
 @settings(max_examples=25)
 @given(st.data(), st.floats(1.0, 4.0))
 def test_a_slower_rank_never_shortens_the_step(strategy: Strategy, data: st.DataObject, factor: float) -> None:
-    training = data.draw(trainings())
-    options = data.draw(choices(strategy, training.cluster))
+    training, options = drawn(data, strategy)
     rank = data.draw(st.integers(0, training.world_size - 1))
     slower = {**training.slow, rank: training.slow.get(rank, 1.0) * factor}
     before = simulate_step(training, strategy.name, options).step_seconds
@@ -210,8 +212,8 @@ def test_the_steady_step_repeats_itself(strategy: Strategy, data: st.DataObject)
 
     The host issues a step when the one before has ended on its rank.
     """
-    training = data.draw(trainings(steady=True))
-    options = resolve_strategy_options(strategy, data.draw(choices(strategy, training.cluster)))
+    training, given = drawn(data, strategy, steady=True)
+    options = resolve_strategy_options(strategy, given)
     step = simulate_step(training, strategy.name, options)
     ranks = sorted({span.rank for span in step.timeline.spans})
     repeated = {rank: ten_times([span.operation for span in in_order(step, rank)]) for rank in ranks}
@@ -253,16 +255,15 @@ def ten_times(operations: Sequence[Any]) -> Program:
 @settings(max_examples=25)
 @given(st.data(), st.floats(1.0, 1000.0))
 def test_more_bandwidth_never_lengthens_a_step(strategy: Strategy, data: st.DataObject, factor: float) -> None:
-    """There is one group, so that nothing is shared: shorter collectives let everything start earlier."""
-    training = data.draw(trainings())
-    options = data.draw(choices(strategy, training.cluster))
+    """With one group nothing is shared: shorter collectives let everything start earlier. With several, bytes stay."""
+    training, options = drawn(data, strategy)
     faster = training.cluster
     for level in training.cluster.levels:
         faster = faster.with_link(level.name, replace(level.link, bandwidth=level.link.bandwidth * factor))
     before = simulate_step(training, strategy.name, options)
     after = simulate_step(replace(training, cluster=faster), strategy.name, options)
-    assert {call.group for call in before.collectives} <= {"world"}
-    assert after.step_seconds <= before.step_seconds * (1 + EXACT)
+    if len({call.group for call in before.collectives}) <= 1:
+        assert after.step_seconds <= before.step_seconds * (1 + EXACT)
     assert after.sent_bytes == before.sent_bytes
 
 

@@ -6,17 +6,19 @@ Nothing here names a strategy: a new line in the table is under every law by its
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from simcollectives.algorithms import Option, placement_of
 from simcollectives.cluster import Cluster, Device, Link
+from simcollectives.errors import InputError
 from simcollectives.training.model import Layer, Model, Module, Parameter
 from simcollectives.training.pricing import Price
 from simcollectives.training.program import Builder, Call, Program
 from simcollectives.training.setup import LayerBytes, ModuleSeconds, Optimizer, Precision, Training
-from simcollectives.training.strategies.table import STRATEGIES
+from simcollectives.training.strategies.table import STRATEGIES, resolve_strategy_options
 from simcollectives.training.strategies.types import Strategy
 
 KINDS = ("linear", "norm", "embedding", "attention", "convolution", "other")
@@ -111,9 +113,49 @@ VALUES = {strategy.name: {o.name: _values(o) for o in strategy.options} for stra
 def choices(draw: st.DrawFn, strategy: Strategy, world: Cluster) -> Mapping[str, Any]:
     """Options of a strategy, as a person may give them; what does not run on the cluster is left out."""
     given = {name: draw(st.sampled_from(values)) for name, values in VALUES[strategy.name].items()}
+    alone = Training(Model("empty", "empty", (), ()), world, 1, 1, {})
+    while problems := strategy.problems(alone, resolve_strategy_options(strategy, given)):
+        given = {name: value for name, value in given.items() if name not in {p.place for p in problems}}
     if "servers" in given and not placement_of(world).flat:
         given["servers"] = "co_located"
+    if "shard_size" in given and world.world_size % (given["shard_size"] or 1):
+        given["shard_size"] = None
+    if "reshard_after_forward" in given:
+        shards = (given["shard_size"] or world.gpus_per_node) if "shard_size" in given else world.world_size
+        ranks = given["reshard_after_forward"]
+        given["reshard_after_forward"] = ranks if isinstance(ranks, bool) or shards % (ranks or 1) == 0 else None
     return given
+
+
+def accepted(strategy: Strategy, training: Training, options: Mapping[str, Any]) -> Training:
+    """Return a step that a strategy takes: some take models of one dtype only."""
+    try:
+        strategy.program(training, resolve_strategy_options(strategy, options))
+    except InputError:
+        return replace(training, model=in_one_dtype(training.model))
+    return training
+
+
+def in_one_dtype(model: Model) -> Model:
+    """Return a model whose parameters all have the dtype of the run."""
+    layers = tuple(
+        replace(
+            layer,
+            modules=tuple(
+                replace(module, parameters=tuple(replace(p, dtype=None) for p in module.parameters))
+                for module in layer.modules
+            ),
+        )
+        for layer in model.layers
+    )
+    return replace(model, layers=layers)
+
+
+def drawn(data: st.DataObject, strategy: Strategy, **wanted: bool) -> tuple[Training, Mapping[str, Any]]:
+    """Draw a step, and options of a strategy that takes it."""
+    training = data.draw(trainings(**wanted))
+    options = data.draw(choices(strategy, training.cluster))
+    return accepted(strategy, training, options), options
 
 
 GROUPS = ("world", "shard", "replicate")

@@ -70,6 +70,14 @@ numerics:
     )
 
 
+def test_a_strategy_with_options(load: Loader) -> None:
+    plans = numerics(load, "numerics: {strategy: {hsdp: {shard_size: 4}}, variants: {a: {}, b: {strategy: zero1}}}")
+    assert plans.numerics.plans == {
+        "a": NumericsPlan(strategy="hsdp", strategy_options={"shard_size": 4}),
+        "b": NumericsPlan(strategy="zero1"),
+    }
+
+
 def test_variants_differ_from_the_section_in_what_they_say(load: Loader) -> None:
     text = """\
 numerics:
@@ -92,7 +100,7 @@ BAD: dict[str, list[str]] = {
     "numerics: {stepz: 3, bucket: 4, mistake: foo, shards: [1, x], record: [0]}": [
         '$.numerics.bucket (line 3): 4 has no unit; write "4 B"',
         '$.numerics.mistake (line 3): "foo" is unknown; known: none, mean_of_means, no_all_reduce, left_out_parameter',
-        "$.numerics.record[0] (line 3): 0 is not a size; write a whole number from 1",
+        "$.numerics.record[0] (line 3): 0 is not a size; write a whole number from 1 to 1000000",
         '$.numerics.shards[1] (line 3): "x" is not a size; write a whole number from 1',
         '$.numerics.stepz (line 3): unknown key; did you mean "steps"?',
     ],
@@ -106,11 +114,31 @@ BAD: dict[str, list[str]] = {
     "numerics: {shards: [1, 2, 3]}": ["$.numerics.shards (line 3): [1, 2, 3] does not fit; write 4 whole numbers"],
     "numerics: {record: [5, 3]}": ["$.numerics.record (line 3): [5, 3] are not in order; write each step once"],
     "numerics: {record: [300]}": ["$.numerics.record (line 3): [300] are not all steps; steps are 1 to 200"],
+    "numerics: {steps: 1000001}": [
+        "$.numerics.steps (line 3): 1000001 is not a size; write a whole number from 1 to 1000000"
+    ],
     "numerics: {bucket: 4.5 B}": ["$.numerics.bucket (line 3): 4.5 is not valid; write a whole number"],
     "numerics: {learning_rate: 0}": ["$.numerics.learning_rate (line 3): 0 is no rate; write a number above 0"],
     "numerics: {left_out: output.bias}": ["$.numerics.left_out (line 3): output.bias: no mistake leaves it out; write"],
     "numerics: {mistake: left_out_parameter, left_out: foo}": [
         '$.numerics.left_out (line 3): "foo" is not known; write one of: hidden.weight, hidden.bias'
+    ],
+    "numerics: {strategy: fsdp}": ['$.numerics.strategy (line 3): "fsdp" is not a strategy; did you mean "fsdp2"?'],
+    "numerics: {strategy: {hsdp: {shard_sise: 2}}}": [
+        '$.numerics.strategy.hsdp.shard_sise (line 3): hsdp has no option "shard_sise"; did you mean "shard_size"?'
+    ],
+    "numerics: {strategy: [zero1]}": [
+        "$.numerics.strategy (line 3): [zero1] is not a strategy; write a name such as zero1, or {hsdp: "
+    ],
+    "numerics: {bucket: 1 KiB, variants: {a: {strategy: zero3}, b: {strategy: {hsdp: {}}, bucket: 1 B}}}": [
+        "$.numerics.bucket (line 3): zero3 reduces unit by unit, not in buckets; leave it out",
+        "$.numerics.variants.b.bucket (line 3): hsdp reduces unit by unit, not in buckets; leave it out",
+    ],
+    "numerics: {strategy: {hsdp: {shard_size: 3}}}": [
+        "$.numerics.strategy (line 3): hsdp: shard: 4 ranks cannot be divided into groups of 3; take a divisor of 4"
+    ],
+    "numerics: {algorithm: tree, strategy: zero1}": [
+        '$.numerics.algorithm (line 3): zero1: reduce_scatter has no algorithm "tree"; it has: '
     ],
     "numerics: {variants: {}}": ["$.numerics.variants (line 3): 0 entries; write at least 1"],
     "numerics: {variants: {a: {steps: 3}, b: {mistake: nope}}}": [
@@ -185,5 +213,8 @@ def test_the_schema_knows_the_section() -> None:
     good = "numerics: {steps: 3, variants: {a: {mistake: no_all_reduce}}}\n"
     good += "expect: [{bit_identical: {variant: a, step: 3}, equals: false}, {order: [a, a], of: loss, step: 3}]"
     assert list(VALIDATOR.iter_errors(parse_document(HEAD + good, "x").data)) == []
+    sharded = good.replace("mistake: no_all_reduce", "strategy: {hsdp: {shard_size: 2}}")
+    assert list(VALIDATOR.iter_errors(parse_document(HEAD + sharded, "x").data)) == []
+    assert list(VALIDATOR.iter_errors(parse_document(HEAD + sharded.replace("hsdp", "fsdp"), "x").data))
     for old, new in (("no_all_reduce", "none_at_all"), ("steps: 3,", "stepz: 3,"), ("of: loss", "of: seconds")):
         assert list(VALIDATOR.iter_errors(parse_document(HEAD + good.replace(old, new), "x").data))

@@ -120,6 +120,22 @@ def test_the_table(result: ScenarioResult) -> None:
     assert columns["sent (kB)"] == ["2.544", "2.544", "0", "0"]
 
 
+def test_tables_of_what_is_sent_and_held(load: Loader) -> None:
+    """Of 212 numbers: a ring sends 3/4 in each half; ZeRO-3 gathers twice and holds a quarter."""
+    text = TEXT[: TEXT.index("expect:")].replace("apart: {mistake: no_all_reduce}", "sharded: {strategy: zero3}")
+    blocks = [block for block in result_blocks(run_scenario(load(text))) if isinstance(block, TextTable)]
+    main, sent, held = ({c.header.replace("\n", " "): list(c.cells) for c in block.columns} for block in blocks)
+    assert main["same bits as ddp"] == ["yes", "yes", "no", "no"]
+    assert sent == {
+        "": ["right", "sharded"],
+        "all_reduce (kB)": ["2.544", "0"],
+        "reduce_scatter (kB)": ["0", "1.272"],
+        "all_gather (kB)": ["0", "2.544"],
+    }
+    assert held["parameters"] == ["1.696 kB", "424 B"]
+    assert held["unsharded parameters (kB)"] == ["0", "1.152"]
+
+
 def test_the_picture(result: ScenarioResult) -> None:
     axes = plot(result, kind="drift")
     assert isinstance(axes, Axes)

@@ -10,7 +10,7 @@ import pytest
 from simcollectives.cluster import Cluster, Link
 from simcollectives.errors import InputError
 from simcollectives.training.numerics import Network, NumericsPlan, problems_of, run_numerics, train
-from simcollectives.training.numerics.ddp import buckets_of
+from simcollectives.training.numerics.strategies.ddp import buckets_of
 
 PLAN = NumericsPlan(steps=2)
 PARAMETERS = 8 * 16 + 16 + 16 * 4 + 4
@@ -76,15 +76,19 @@ def test_micro_batches_keep_fewer_activations() -> None:
     assert row.most_held["activations"] == 16 * (8 + 16) * 8
 
 
+def bucketed(plan: NumericsPlan) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(parameter.name for parameter in bucket) for bucket in buckets_of(plan))
+
+
 def test_buckets_are_filled_as_gradients_come_out() -> None:
     names = ("output.bias", "output.weight", "hidden.bias", "hidden.weight")
-    assert buckets_of(PLAN) == (names,)
-    assert buckets_of(replace(PLAN, bucket_bytes=1)) == tuple((name,) for name in names)
+    assert bucketed(PLAN) == (names,)
+    assert bucketed(replace(PLAN, bucket_bytes=1)) == tuple((name,) for name in names)
     # 32 B, then 512 B reach 200 B; 128 B, then 1024 B do.
-    assert buckets_of(replace(PLAN, bucket_bytes=200)) == (names[:2], names[2:])
-    assert buckets_of(replace(PLAN, mistake="left_out_parameter", left_out="hidden.bias")) == ((*names[:2], names[3]),)
+    assert bucketed(replace(PLAN, bucket_bytes=200)) == (names[:2], names[2:])
+    assert bucketed(replace(PLAN, mistake="left_out_parameter", left_out="hidden.bias")) == ((*names[:2], names[3]),)
     norm = replace(PLAN, network=Network(batch_norm="local"))
-    assert buckets_of(norm) == (("output.bias", "output.weight", "norm.weight", "norm.bias", "hidden.weight"),)
+    assert bucketed(norm) == (("output.bias", "output.weight", "norm.weight", "norm.bias", "hidden.weight"),)
 
 
 def test_an_algorithm_that_looks_at_nodes() -> None:

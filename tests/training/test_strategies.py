@@ -142,7 +142,7 @@ def test_activations_and_recomputation() -> None:
     held = {"0": LayerBytes(5, 100), "1": LayerBytes(5, 100)}
     step = ddp(activations=held)
     assert step.most_bytes["activations"] == 10
-    assert step.most_bytes["recomputed activations"] == 100
+    assert step.most_bytes["activations while computed"] == 100
     assert step.peak_bytes == STANDING + 800 + 800 + 100 + 5  # the second backward, with both gradients
 
 
@@ -343,6 +343,8 @@ def test_options_are_all_checked_at_once() -> None:
     assert "fp16" in found["hook"]
     with pytest.raises(InputError, match=r'"dpp" is not a strategy; did you mean "ddp"\?'):
         find_strategy("dpp")
+    with pytest.raises(InputError, match=r"\['ddp'\] is not a strategy; there are: ddp"):
+        find_strategy(["ddp"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("caps", [[], ["25 MiB", "1 apple"], -1, float("inf"), True])

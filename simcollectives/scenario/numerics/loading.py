@@ -5,6 +5,7 @@ from typing import Any
 
 from simcollectives.algorithms import find_algorithm
 from simcollectives.cluster import Cluster
+from simcollectives.errors import InputError, show_value, suggestion
 from simcollectives.scenario.build import build_cluster
 from simcollectives.scenario.context import Context
 from simcollectives.scenario.load_cluster import load_cluster
@@ -16,7 +17,8 @@ from simcollectives.scenario.numerics.types import NumericsScenario, NumericsSet
 from simcollectives.scenario.places import Path, place_text
 from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.types import EMPTY, AlgorithmEntry
-from simcollectives.training.numerics import Network, NumericsPlan, problems_of
+from simcollectives.training.numerics import STRATEGIES, Network, NumericsPlan, problems_of
+from simcollectives.training.strategies.table import resolve_strategy_options
 
 PATH: Path = ("numerics",)
 VARIANT_LANGUAGE = Language(
@@ -60,7 +62,7 @@ def _load_numerics(context: Context, value: Any, cluster: Cluster | None) -> tup
     if any(b <= a for a, b in itertools.pairwise(record)):
         rule = f"write each step once, in increasing order: {sorted(set(record))}"
         context.add((*PATH, "record"), f"{list(record)} are not in order; {rule}")
-    variants = section.variants or {section.strategy: VariantModel()}
+    variants = section.variants or {section.strategy.name: VariantModel()}
     named: Path = PATH if section.variants is None else (*PATH, "variants")
     entries = []
     for name in variants:
@@ -101,10 +103,15 @@ def _plan(
     options = checked_options(context, (*where, reference.name), "all_reduce", reference)
     if options is None:
         return None
+    strategy: Reference = written("strategy")
+    if not _is_strategy(context, _where(path, section, variant, "strategy"), strategy):
+        return None
     bucket = written("bucket")
-    names = ("strategy", "optimizer", "learning_rate", "samples", "accumulation", "gradient_dtype", "left_out", "seed")
+    names = ("optimizer", "learning_rate", "samples", "accumulation", "gradient_dtype", "left_out", "seed")
     return NumericsPlan(
         **{name: written(name) for name in names},
+        strategy=strategy.name,
+        strategy_options=dict(strategy.options),
         steps=section.steps,
         world_size=1 if cluster is None else cluster.world_size,
         algorithm=reference.name,
@@ -114,6 +121,21 @@ def _plan(
         network=Network(batch_norm=written("batch_norm")),
         mistake=None if written("mistake") == NO_MISTAKE else written("mistake"),
     )
+
+
+def _is_strategy(context: Context, where: Path, strategy: Reference) -> bool:
+    """Whether there is such a strategy with such options; note why not."""
+    if strategy.name not in STRATEGIES:
+        remedy = suggestion(strategy.name, list(STRATEGIES), "there are")
+        context.add(where, f"{show_value(strategy.name)} is not a strategy; {remedy}")
+        return False
+    try:
+        resolve_strategy_options(STRATEGIES[strategy.name], strategy.options)
+    except InputError as error:
+        for problem in error.problems:
+            context.add((*where, strategy.name, problem.place), problem.message)
+        return False
+    return True
 
 
 def _check(

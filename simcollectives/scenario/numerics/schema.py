@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from simcollectives.scenario.keys import JsonSchema
-from simcollectives.scenario.numerics.keys import NUMERICS_KEYS, NUMERICS_METRICS
+from simcollectives.scenario.numerics.keys import AMOUNT, NUMERICS_KEYS, NUMERICS_METRICS
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema import ExpectationModel, OrderModel, PointModel, RatioModel, metric_models
 from simcollectives.scenario.schema_cluster import AnyCluster
@@ -16,30 +16,52 @@ from simcollectives.scenario.schema_values import (
     Number,
     Reference,
     Seed,
-    Size,
     custom_error,
+    reader,
+    reference_reader,
 )
 from simcollectives.training.numerics import MISTAKES, OPTIMIZERS, STRATEGIES
 from simcollectives.training.numerics.network import BATCH_NORMS
 from simcollectives.training.numerics.plan import DTYPES
 
 NO_MISTAKE = "none"
+Amount = Annotated[int, reader(AMOUNT), WithJsonSchema(AMOUNT.json_schema)]
+
+_STRATEGY_SCHEMA: JsonSchema = {
+    "oneOf": [
+        {"enum": list(STRATEGIES)},
+        {
+            "type": "object",
+            "properties": {name: {"type": "object"} for name in STRATEGIES},
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": False,
+        },
+    ],
+    "description": "Where parameters, gradients and optimizer states live: a name, or {name: {option: value}}",
+    "examples": ["zero1", {"hsdp": {"shard_size": 2}}],
+}
+StrategyReference = Annotated[
+    Reference,
+    PlainValidator(reference_reader("strategy", "write a name such as zero1, or {hsdp: {shard_size: 2}}")),
+    WithJsonSchema(_STRATEGY_SCHEMA),
+]
 
 
 class VariantModel(Model):
     """How the network is trained; in a variant, what differs from the section."""
 
-    strategy: Literal[tuple(STRATEGIES)] = "ddp"  # type: ignore[valid-type]
-    algorithm: AlgorithmReference | None = Field(None, description="Of the all-reduce; ring, if left out")
+    strategy: StrategyReference = Reference("ddp")
+    algorithm: AlgorithmReference | None = Field(None, description="An all-reduce, or its halves; ring, if left out")
     optimizer: Literal[tuple(OPTIMIZERS)] = "sgd"  # type: ignore[valid-type]
     learning_rate: Number | None = Field(None, description="The optimizer's own, if left out", examples=[0.1])
-    samples: Size = Field(256, description="Of all ranks in a step")
-    shards: list[Size] | None = Field(
+    samples: Amount = Field(256, description="Of all ranks in a step")
+    shards: list[Amount] | None = Field(
         None, description="Samples of each rank; as equal as may be, if left out", examples=[[100, 60, 60, 36]]
     )
-    accumulation: Size = Field(1, description="Micro-batches of a rank in a step")
+    accumulation: Amount = Field(1, description="Micro-batches of a rank in a step")
     bucket: Bytes | None = Field(
-        None, description="Gradients are all-reduced in buckets of about so much; in one, if left out"
+        None, description="Gradients of ddp, zero1, zero2 are reduced in buckets of about so much; in one, if left out"
     )
     gradient_dtype: Literal[DTYPES] = Field("float64", description="Of gradients as sent")  # type: ignore[valid-type]
     batch_norm: Literal[BATCH_NORMS] = Field("none", description="Before the tanh")  # type: ignore[valid-type]
@@ -51,8 +73,8 @@ class VariantModel(Model):
 class NumericsModel(VariantModel):
     """A small network really trained on simulated devices, and on one device to compare."""
 
-    steps: Size = 200
-    record: list[Size] | None = Field(
+    steps: Amount = 200
+    record: list[Amount] | None = Field(
         None, min_length=1, description="Steps after which to compare; the last, if left out", examples=[[1, 10, 200]]
     )
     variants: dict[str, VariantModel] | None = Field(

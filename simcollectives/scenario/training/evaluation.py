@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from simcollectives.cluster import Cluster
-from simcollectives.errors import InputError
+from simcollectives.errors import InputError, listing
 from simcollectives.scenario.build import build_cluster, restricted
 from simcollectives.scenario.keys import Kind, kind_of, point_text
 from simcollectives.scenario.places import placed
@@ -23,8 +23,10 @@ from simcollectives.training.flops import convention, model_flops, utilisation
 from simcollectives.training.passes import ACTIVATIONS, GRADIENTS, MODEL_STATES, OPTIMIZER, PARAMETERS
 from simcollectives.training.prepare import peak_flops
 from simcollectives.training.pricing import Pricer
+from simcollectives.training.sharding import GATHER_BUFFERS, UNSHARDED
 from simcollectives.training.step import Step, simulate_step
 from simcollectives.training.strategies.table import find_strategy, label_of
+from simcollectives.training.timeline import peak
 
 TRAINING_ROW_KEYS = (
     "strategy",
@@ -59,11 +61,18 @@ TRAINING_ROW_KEYS = (
     "bucket_bytes",
     "activation_bytes",
     "model_state_bytes",
+    "unsharded_bytes",
+    "all_reduce_bytes",
+    "reduce_scatter_bytes",
+    "all_gather_bytes",
+    "all_to_all_bytes",
     "collective_count",
     "algorithms",
     "collectives",
 )
 """The keys of a row, in order: SI units; ``fits`` is None where the device's memory is not known."""
+
+_COUNTED = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 
 
 @dataclass
@@ -73,6 +82,7 @@ class TrainingEvaluator:
     scenario: TrainingScenario
     warnings: dict[str, None] = field(default_factory=dict)
     reasons: dict[str, None] = field(default_factory=dict)
+    _issued: dict[str, bool] = field(default_factory=dict)
     _values: dict[Hashable, dict[str, Any]] = field(default_factory=dict)
     _pricers: dict[Hashable, Pricer] = field(default_factory=dict)
 
@@ -136,7 +146,22 @@ class TrainingEvaluator:
             where = f"at {point_text(point)}" if point else ""
             raise placed(error, entry, where, "take a smaller model", self.scenario.file) from error
         self.warnings.update(dict.fromkeys(step.warnings))
+        decided = find_strategy(entry.name).choices(options)
+        for one in step.collectives:
+            self._issued[one.kind] = self._issued.get(one.kind, False) or one.kind not in decided
         return step
+
+    @property
+    def unused_choices(self) -> list[str]:
+        """What to warn of: algorithms under ``collectives:`` that no collective of the steps so far was priced by."""
+        found = []
+        for kind in self.scenario.training.choices if self._issued else ():
+            if self._issued.get(kind):
+                continue
+            why = "the strategy itself decides its algorithm" if kind in self._issued else f"no step issues {kind}"
+            has = f"{why}; steps issue {listing(list(self._issued))}"
+            found.append(f"collectives: {kind} is not used: {has}")
+        return found
 
     def _pricer(self, cluster: Cluster, settings: TrainingSettings, entry: AlgorithmEntry, point: Point) -> Pricer:
         """Return what prices collectives; those of one cluster and the same algorithms share their prices."""
@@ -151,7 +176,7 @@ class TrainingEvaluator:
         training, cluster = step.training, step.training.cluster
         workload = workload_of(settings)
         flops = model_flops(settings.model, workload)
-        peak = peak_flops(cluster, settings.precision.compute) or 0.0
+        most_flops = peak_flops(cluster, settings.precision.compute) or 0.0
         tokens = workload.tokens * settings.accumulation
         held = step.most_bytes
         capacity = cluster.device.memory_bytes
@@ -159,7 +184,7 @@ class TrainingEvaluator:
         label = label_of(find_strategy(entry.name), step.options)
         used = dict.fromkeys(f"{one.kind} {one.algorithm} ({one.engine})" for one in step.collectives)
         self.reasons.update(dict.fromkeys(f"priced: {text}" for text in used))
-        if peak:
+        if most_flops:
             self.reasons[convention(workload)] = None
         return {
             "strategy": step.strategy,
@@ -171,8 +196,8 @@ class TrainingEvaluator:
             "sequence": workload.sequence,
             "accumulation": settings.accumulation,
             **{name: getattr(step, name) for name in TRAINING_METRICS if hasattr(step, name)},
-            "mfu": utilisation(flops.model * settings.accumulation, step.step_seconds, peak),
-            "hfu": utilisation(flops.hardware * settings.accumulation, step.step_seconds, peak),
+            "mfu": utilisation(flops.model * settings.accumulation, step.step_seconds, most_flops),
+            "hfu": utilisation(flops.hardware * settings.accumulation, step.step_seconds, most_flops),
             "tokens_per_second": tokens * training.world_size / step.step_seconds if step.step_seconds else None,
             "memory": dict(step.memory),
             "device_memory_bytes": capacity,
@@ -185,6 +210,8 @@ class TrainingEvaluator:
             "bucket_bytes": held.get("buckets", 0),
             "activation_bytes": held.get(ACTIVATIONS, 0),
             "model_state_bytes": sum(held.get(item, 0) for item in MODEL_STATES),
+            "unsharded_bytes": peak([c for c in step.timeline.memory if c.item in (UNSHARDED, GATHER_BUFFERS)]).bytes,
+            **{f"{kind}_bytes": step.sent_bytes.get(kind, 0) for kind in _COUNTED},
             "collective_count": len(step.collectives),
             "algorithms": ", ".join(used),
             "collectives": [asdict(one) for one in step.collectives],

@@ -10,14 +10,16 @@ TRAINING_METRICS: Mapping[str, Kind] = {
     **dict.fromkeys(("overlap", "efficiency", "mfu", "hfu"), RATIO),
     **dict.fromkeys(("peak_bytes", "sent_bytes_total"), ANY_BYTES),
     **dict.fromkeys(("parameter_bytes", "gradient_bytes", "optimizer_bytes", "bucket_bytes"), ANY_BYTES),
-    **dict.fromkeys(("activation_bytes", "model_state_bytes"), ANY_BYTES),
+    **dict.fromkeys(("activation_bytes", "model_state_bytes", "unsharded_bytes"), ANY_BYTES),
+    **dict.fromkeys(("all_reduce_bytes", "reduce_scatter_bytes", "all_gather_bytes", "all_to_all_bytes"), ANY_BYTES),
     "collective_count": NUMBER,
     "tokens_per_second": NUMBER,
 }
 """What an expectation may be about, with the unit of its bounds.
 
 ``parameter_bytes`` and the like are the most that an item takes at any time; ``model_state_bytes`` is the sum of
-parameters, gradients and optimizer states.
+parameters, gradients and optimizer states, ``unsharded_bytes`` what whole parameters and all-gathers take together.
+``all_reduce_bytes`` and the like are what the rank that sends most sends in such collectives.
 """
 
 __all__ = ["TRAINING_KEYS", "TRAINING_METRICS"]

@@ -11,6 +11,8 @@ from simcollectives.algorithms.types import Options
 from simcollectives.cluster import Cluster
 from simcollectives.engines import execute, make_job
 from simcollectives.engines.bytes_sent import count_bytes_sent
+from simcollectives.training.groups import members_of, seen_alone
+from simcollectives.training.program import Call
 
 AnyArray = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
@@ -26,6 +28,30 @@ class Traffic:
     sent_bytes: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Among:
+    """Which ranks run a collective together: groups of ``size`` ranks (all, if None) that stand ``stride`` apart."""
+
+    name: str
+    size: int | None = None
+    stride: int = 1
+
+
+WORLD = Among("world")
+
+
+def part_of(collective: str, algorithm: str, options: Options) -> tuple[str, Options]:
+    """Return the algorithm and options of a reduce-scatter or all-gather that is a part of an all-reduce.
+
+    The halves of Rabenseifner's are the butterfly's, the second the mirror of the first.
+    """
+    if algorithm != "rabenseifner" or collective == "all_reduce":
+        return algorithm, options
+    first = options.get("order", "near")
+    mirrored = "far" if first == "near" else "near"
+    return "butterfly", {"order": mirrored if collective == "all_gather" else first}
+
+
 class Group:
     """Devices that run collectives on their arrays; counts the bytes that each sends and holds."""
 
@@ -33,8 +59,9 @@ class Group:
         self.cluster = cluster
         self.algorithm = algorithm
         self.options = options
-        self._sent_by_call: dict[tuple[str, int, str], Counts] = {}
+        self._sent_by_call: dict[Call, Counts] = {}
         self._traffic: dict[tuple[str, str], tuple[int, Counts]] = {}
+        self._standing: list[dict[str, tuple[AnyArray, ...]]] = [{} for _ in range(self.world_size)]
         self._held: list[dict[str, int]] = [{} for _ in range(self.world_size)]
         self._peak = list(self._held)
         self._most = list(self._held)
@@ -44,32 +71,55 @@ class Group:
         """Number of ranks."""
         return self.cluster.world_size
 
-    def run(self, collective: str, arrays: Sequence[AnyArray], purpose: str) -> list[AnyArray]:
-        """Run a collective on one array a rank; ``purpose`` is the entry of the account."""
-        outputs = execute(collective, self.algorithm, arrays, self.options, self.cluster)
-        elements = sum(a.size for a in arrays) if collective == "all_gather" else arrays[0].size
-        sent = self._sent(collective, elements, arrays[0].dtype)
+    def run(self, collective: str, arrays: Sequence[AnyArray], purpose: str, among: Among = WORLD) -> list[AnyArray]:
+        """Run a collective on one array a rank, in all groups of ``among``; ``purpose`` is the entry of the account."""
+        size = among.size or self.world_size
+        elements = arrays[0].size * (size if collective == "all_gather" else 1)
+        call = Call(collective, among.name, size, elements, str(arrays[0].dtype), among.stride)
+        algorithm, options = part_of(collective, self.algorithm, self.options)
+        alone = seen_alone(self.cluster, call)
+        outputs = list(arrays)
+        for members in members_of(self.world_size, call).tolist():
+            found = execute(collective, algorithm, [arrays[rank] for rank in members], options, alone)
+            for rank, output in zip(members, found, strict=True):
+                outputs[rank] = output
+        sent = self._sent(call)
         calls, before = self._traffic.get((collective, purpose), (0, np.zeros_like(sent)))
         self._traffic[collective, purpose] = (calls + 1, before + sent)
         return outputs
 
-    def _sent(self, collective: str, elements: int, dtype: np.dtype[Any]) -> Counts:
-        key = (collective, elements, str(dtype))
-        if key not in self._sent_by_call:
-            job = make_job(
-                collective, self.algorithm, self.cluster, elements * dtype.itemsize, self.options, str(dtype)
-            )
-            self._sent_by_call[key] = count_bytes_sent(job).sum(axis=0)
-        return self._sent_by_call[key]
+    def _sent(self, call: Call) -> Counts:
+        if call not in self._sent_by_call:
+            algorithm, options = part_of(call.kind, self.algorithm, self.options)
+            job = make_job(call.kind, algorithm, seen_alone(self.cluster, call), call.bytes, options, call.dtype)
+            sent = count_bytes_sent(job).sum(axis=0)
+            if call.group_size < self.world_size:
+                by_rank = np.zeros(self.world_size, dtype=np.int64)
+                by_rank[members_of(self.world_size, call)] = sent
+                sent = by_rank
+            self._sent_by_call[call] = sent
+        return self._sent_by_call[call]
 
-    def hold(self, item: str, held_bytes: Sequence[int]) -> None:
-        """Note what each rank holds of an item from now on, in bytes."""
-        for rank, count in enumerate(held_bytes):
+    def hold(self, item: str, arrays: Sequence[Iterable[AnyArray]]) -> None:
+        """Note which arrays of an item each rank holds from now on."""
+        for rank, own in enumerate(arrays):
+            standing = tuple(own)
+            count = bytes_of(standing)
+            self._standing[rank][item] = standing
             held = self._held[rank] | {item: count}
             self._held[rank] = held
             self._most[rank] = self._most[rank] | {item: max(count, self._most[rank].get(item, 0))}
             if sum(held.values()) > sum(self._peak[rank].values()):
                 self._peak[rank] = held
+
+    def drop(self, item: str) -> None:
+        """Note that no rank holds arrays of an item any more."""
+        self.hold(item, [() for _ in range(self.world_size)])
+
+    @property
+    def standing(self) -> tuple[Mapping[str, tuple[AnyArray, ...]], ...]:
+        """The arrays that each rank holds now, by item."""
+        return tuple({item: arrays for item, arrays in own.items() if arrays} for own in self._standing)
 
     @property
     def traffic(self) -> tuple[Traffic, ...]:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from simcollectives.training.model import Parameter
-from simcollectives.training.numerics.group import Group, bytes_of
+from simcollectives.training.numerics.group import Group
 from simcollectives.training.numerics.layers import (
     Array,
     BatchNorm,
@@ -99,16 +99,19 @@ def propagate(
     batches: Sequence[Batch],
     weights: Sequence[float],
     group: Group,
+    release: Callable[[Layer], None] = lambda _: None,
 ) -> list[float]:
     """Pass each device's batch forward and backward, and return each device's mean loss.
 
     ``gather`` gives each device's parameters of a layer, ``collect`` takes its gradients: those of the sum over devices
-    of ``weights`` times mean loss. (Scaling losses, not gradients, is what synchronised statistics need.)
+    of ``weights`` times mean loss. (Scaling losses, not gradients, is what synchronised statistics need.) ``release``
+    is called after a layer's forward pass.
     """
     values = [batch.inputs for batch in batches]
     kept: list[list[Saved]] = []
     for layer in layers:
         values, saved = layer.forward(gather(layer), values, group)
+        release(layer)
         kept.append(saved)
         _hold(kept, group)
     results = [
@@ -124,4 +127,4 @@ def propagate(
 
 
 def _hold(kept: Sequence[Sequence[Saved]], group: Group) -> None:
-    group.hold(ACTIVATIONS, [bytes_of(a for saved in kept for a in saved[rank]) for rank in range(group.world_size)])
+    group.hold(ACTIVATIONS, [[a for saved in kept for a in saved[rank]] for rank in range(group.world_size)])

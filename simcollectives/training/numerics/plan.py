@@ -27,13 +27,15 @@ class NumericsPlan:
     """A training run in numbers. Every step draws ``samples`` new samples.
 
     ``shards`` are the samples of each rank; by default their numbers differ by at most one. Each rank passes its shard
-    in ``accumulation`` micro-batches. ``learning_rate`` None is the one in ``OPTIMIZERS``. Gradients are all-reduced
-    in buckets, as ``gradient_dtype``; a bucket is closed by the gradient that takes it to ``bucket_bytes``, and None
+    in ``accumulation`` micro-batches. ``learning_rate`` None is the one in ``OPTIMIZERS``. ``algorithm`` is an
+    all-reduce; what strategies reduce-scatter and all-gather takes its halves. Gradients travel as ``gradient_dtype``,
+    with ddp, zero1 and zero2 in buckets; a bucket is closed by the gradient that takes it to ``bucket_bytes``, and None
     puts all into one. ``mistake`` is one of ``MISTAKES``; ``left_out`` names the parameter that
     ``left_out_parameter`` forgets, and is not used otherwise.
     """
 
     strategy: str = "ddp"
+    strategy_options: Mapping[str, Any] = field(default_factory=dict)
     world_size: int = 4
     algorithm: str = "ring"
     options: Options = field(default_factory=dict)
@@ -68,6 +70,11 @@ class NumericsPlan:
         return tuple(tuple(size / self.samples for size in sizes) for sizes in self.micro_batch_sizes)
 
     @property
+    def rate(self) -> float:
+        """The learning rate."""
+        return OPTIMIZERS[self.optimizer].learning_rate if self.learning_rate is None else self.learning_rate
+
+    @property
     def unsynchronised(self) -> frozenset[str]:
         """Parameters whose gradients are not all-reduced."""
         if self.mistake == "no_all_reduce":
@@ -75,11 +82,17 @@ class NumericsPlan:
         return frozenset({self.left_out} if self.mistake == "left_out_parameter" else ())
 
 
+def plain(plan: NumericsPlan) -> NumericsPlan:
+    """Return the same training by data parallelism."""
+    return replace(plan, strategy="ddp", strategy_options={})
+
+
 def one_device(plan: NumericsPlan) -> NumericsPlan:
     """Return the same training on one device, in one piece and without mistakes: what data parallelism must equal."""
     return replace(
         plan,
         strategy="ddp",
+        strategy_options={},
         world_size=1,
         algorithm="ring",
         options={},

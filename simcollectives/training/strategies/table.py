@@ -5,14 +5,30 @@ from typing import Any
 
 from simcollectives.algorithms.types import Option, gather_options
 from simcollectives.errors import InputError, Problem, show_value, suggestion
-from simcollectives.training.strategies import all_reduce_once, ddp, parameter_server
-from simcollectives.training.strategies.types import Strategy
+from simcollectives.training.strategies import (
+    all_reduce_once,
+    ddp,
+    fsdp1,
+    fsdp2,
+    hsdp,
+    parameter_server,
+    zero1,
+    zero2,
+    zero3,
+)
+from simcollectives.training.strategies.types import Optioned, Strategy
 from simcollectives.units import QUANTITIES
 
 STRATEGIES: tuple[Strategy, ...] = (
     ddp.STRATEGY,
     all_reduce_once.STRATEGY,
     parameter_server.STRATEGY,
+    zero1.STRATEGY,
+    zero2.STRATEGY,
+    zero3.STRATEGY,
+    fsdp1.STRATEGY,
+    fsdp2.STRATEGY,
+    hsdp.STRATEGY,
 )
 
 
@@ -22,10 +38,10 @@ def find_strategy(name: str) -> Strategy:
     Raises:
         InputError: there is none of that name; the message names those there are.
     """
-    known = {strategy.name: strategy for strategy in STRATEGIES}
-    if name in known:
-        return known[name]
-    remedy = suggestion(name, list(known), "there are")
+    for strategy in STRATEGIES:
+        if strategy.name == name:
+            return strategy
+    remedy = suggestion(name, [strategy.name for strategy in STRATEGIES], "there are")
     raise InputError([Problem("strategy", f"{show_value(name)} is not a strategy; {remedy}")])
 
 
@@ -51,7 +67,7 @@ def _value_text(option: Option, value: Any) -> str:
     return str(value) if option.quantity is None else QUANTITIES[option.quantity].format(value)
 
 
-def resolve_strategy_options(strategy: Strategy, given: Mapping[str, Any] | None) -> dict[str, Any]:
+def resolve_strategy_options(strategy: Optioned, given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return all options of a strategy: those given, checked, and defaults for the rest.
 
     Raises:

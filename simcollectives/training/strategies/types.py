@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from simcollectives.algorithms.types import Option
-from simcollectives.errors import UnitError
+from simcollectives.cluster.rank_order import as_whole
+from simcollectives.errors import Problem, UnitError, show_value
 from simcollectives.training.program import Program
 from simcollectives.training.setup import Training
 from simcollectives.units import parse_bytes
@@ -22,6 +23,11 @@ def shards_nothing(_options: Options) -> str:
     return SHARDED[0]
 
 
+def shards_parameters(_options: Options) -> str:
+    """Every rank holds a part of all model states."""
+    return SHARDED[3]
+
+
 def no_warnings(_training: Training, _options: Options) -> tuple[str, ...]:
     """Warn of nothing."""
     return ()
@@ -32,13 +38,18 @@ def no_choices(_options: Options) -> dict[str, tuple[str, dict[str, Any]]]:
     return {}
 
 
+def no_problems(_training: Training, _options: Options) -> tuple[Problem, ...]:
+    """Run with all options."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Strategy:
     """One way to train.
 
-    ``program(training, options)`` writes the step of one rank. ``warnings`` are about options that do little or harm.
-    ``choices(options)`` are the algorithms of collectives that the strategy itself decides. ``shards(options)`` is one
-    of ``SHARDED``.
+    ``program(training, options)`` writes the step of one rank. ``warnings`` are about options that do little or harm;
+    ``problems`` tell why the strategy does not run with them, each at an option. ``choices(options)`` are the
+    algorithms of collectives that the strategy itself decides. ``shards(options)`` is one of ``SHARDED``.
     """
 
     name: str
@@ -49,6 +60,19 @@ class Strategy:
     warnings: Callable[[Training, Options], tuple[str, ...]] = no_warnings
     choices: Callable[[Options], Mapping[str, tuple[str, Mapping[str, Any]]]] = no_choices
     shards: Callable[[Options], str] = shards_nothing
+    problems: Callable[[Training, Options], tuple[Problem, ...]] = no_problems
+
+
+class Optioned(Protocol):
+    """Whatever has a name and options."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Its knobs."""
 
 
 def flag(name: str, default: bool, summary: str) -> Option:
@@ -74,3 +98,15 @@ def byte_limit(value: Any) -> float:
         return parse_bytes(value)
     except UnitError as error:
         raise ValueError(error.problems[0].message) from None
+
+
+def element_limit(value: Any) -> int:
+    """Return a number of elements, as frameworks' files write it: 500000000, or 5e8.
+
+    Raises:
+        ValueError: not a whole number of 1 or more.
+    """
+    whole = as_whole(int(value) if isinstance(value, float) and value.is_integer() else value)
+    if whole is None or not 1 <= whole < 1 << 62:
+        raise ValueError(f"{show_value(value)} is not a number of elements; write a whole number, such as 40e6")
+    return whole

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from simcollectives.training.buckets import UNLIMITED, assign
-from simcollectives.training.numerics.group import Group, bytes_of
+from simcollectives.training.model import Parameter
+from simcollectives.training.numerics.group import Group
 from simcollectives.training.numerics.layers import Array, Layer, Parameters
 from simcollectives.training.numerics.optimizers import OPTIMIZERS, States
 from simcollectives.training.numerics.plan import NumericsPlan
+from simcollectives.training.numerics.strategies.types import Options, StrategyEntry, all_reduce_of_all
 from simcollectives.training.passes import GRADIENTS, OPTIMIZER, PARAMETERS
 
 BUCKETS = "buckets"
@@ -22,7 +24,7 @@ FLOAT64_BYTES = 8
 class DataParallel:
     """The replicas, their gradients and optimizer states, one a rank."""
 
-    def __init__(self, plan: NumericsPlan, group: Group, initial: Parameters) -> None:
+    def __init__(self, plan: NumericsPlan, group: Group, initial: Parameters, _options: Options) -> None:
         self.plan = plan
         self.group = group
         self.optimizer = OPTIMIZERS[plan.optimizer]
@@ -31,8 +33,7 @@ class DataParallel:
         zeros = {name: tuple(np.zeros_like(p) for _ in range(self.optimizer.states)) for name, p in initial.items()}
         self.states: list[dict[str, States]] = [dict(zeros) for _ in range(group.world_size)]
         self.buckets = buckets_of(plan)
-        group.hold(PARAMETERS, [bytes_of(p.values()) for p in self.parameters])
-        group.hold(OPTIMIZER, [sum(map(bytes_of, s.values())) for s in self.states])
+        self._hold_model()
 
     def start_step(self) -> None:
         """Forget the gradients of the step before."""
@@ -43,51 +44,83 @@ class DataParallel:
         """Each rank's parameters of a layer: they are there."""
         return self.parameters
 
+    def release(self, layer: Layer) -> None:
+        """Keep them."""
+
     def collect(self, layer: Layer, gradients: Sequence[Parameters]) -> None:
         """Add the gradients of a micro-batch."""
-        for held, new in zip(self.gradients, gradients, strict=True):
-            for name, gradient in new.items():
-                held[name] = held[name] + gradient if name in held else gradient
+        add_gradients(self.gradients, gradients)
         self._hold_gradients()
 
     def finish_step(self, step: int) -> None:
         """All-reduce, then update every replica; steps count from 1."""
         for bucket in self.buckets:
-            self._all_reduce(bucket)
+            self._all_reduce([parameter.name for parameter in bucket])
         for rank, weights in enumerate(self.plan.weights):
             for name in self.plan.unsynchronised:
                 # Who does not take part in the sum has the gradient of a mean of its own, not its share of the whole.
                 self.gradients[rank][name] = self.gradients[rank][name] / sum(weights)
-        given = self.plan.learning_rate
-        rate = self.optimizer.learning_rate if given is None else given
+        self._hold_gradients()
+        rate = self.plan.rate
         for parameters, gradients, states in zip(self.parameters, self.gradients, self.states, strict=True):
             for name, gradient in gradients.items():
                 parameters[name], states[name] = self.optimizer.update(
                     parameters[name], gradient, states[name], rate, step
                 )
+        self._hold_model()
+
+    def whole_parameters(self) -> Sequence[Parameters]:
+        """Every rank has them."""
+        return self.parameters
+
+    def whole_gradients(self) -> Sequence[Parameters]:
+        """Every rank has them."""
+        return self.gradients
 
     def _all_reduce(self, bucket: Sequence[str]) -> None:
         dtype = np.dtype(self.plan.gradient_dtype)
         flat = [np.concatenate([g[name].reshape(-1) for name in bucket]).astype(dtype) for g in self.gradients]
-        self.group.hold(BUCKETS, [array.nbytes for array in flat])
+        self.group.hold(BUCKETS, [[array] for array in flat])
         sums = self.group.run("all_reduce", flat, GRADIENTS)
         for gradients, total in zip(self.gradients, sums, strict=True):
             ends = np.cumsum([gradients[name].size for name in bucket])[:-1]
             for name, part in zip(bucket, np.split(total.astype(np.float64), ends), strict=True):
                 gradients[name] = part.reshape(gradients[name].shape)
-        self.group.hold(BUCKETS, [0 for _ in flat])
+        self.group.drop(BUCKETS)
 
     def _hold_gradients(self) -> None:
-        self.group.hold(GRADIENTS, [bytes_of(g.values()) for g in self.gradients])
+        self.group.hold(GRADIENTS, [g.values() for g in self.gradients])
+
+    def _hold_model(self) -> None:
+        self.group.hold(PARAMETERS, [p.values() for p in self.parameters])
+        self.group.hold(OPTIMIZER, [[array for states in s.values() for array in states] for s in self.states])
 
 
-def buckets_of(plan: NumericsPlan) -> tuple[tuple[str, ...], ...]:
-    """Return the names of the gradients that are all-reduced together, in the order in which they are ready.
+def add_gradients(held: Sequence[dict[str, Array]], new: Sequence[Parameters]) -> None:
+    """Add each rank's new gradients to those that it holds."""
+    for own, gradients in zip(held, new, strict=True):
+        for name, gradient in gradients.items():
+            own[name] = own[name] + gradient if name in own else gradient
 
-    >>> buckets_of(NumericsPlan(bucket_bytes=500))
-    (('output.bias', 'output.weight'), ('hidden.bias', 'hidden.weight'))
+
+def buckets_of(plan: NumericsPlan) -> tuple[tuple[Parameter, ...], ...]:
+    """Return the parameters whose gradients are reduced together, in the order in which they are ready.
+
+    >>> [[one.name for one in bucket] for bucket in buckets_of(NumericsPlan(bucket_bytes=500))]
+    [['output.bias', 'output.weight'], ['hidden.bias', 'hidden.weight']]
     """
     together = [parameter for parameter in plan.network.ready if parameter.name not in plan.unsynchronised]
     limits = UNLIMITED if plan.bucket_bytes is None else (plan.bucket_bytes,)
     buckets = assign(together, limits, lambda _: "float64", lambda parameter: parameter.elements * FLOAT64_BYTES)
-    return tuple(tuple(parameter.name for parameter in bucket.parameters) for bucket in buckets)
+    return tuple(bucket.parameters for bucket in buckets)
+
+
+STRATEGY = StrategyEntry(
+    name="ddp",
+    summary="everything on every device; gradients all-reduced in buckets",
+    reference="Li et al. 2020",
+    make=DataParallel,
+    collectives=all_reduce_of_all,
+    buckets=True,
+    synchronised_by_all_reduce=True,
+)

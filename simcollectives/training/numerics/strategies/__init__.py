@@ -1,0 +1,1 @@
+"""Strategies of training in numbers, a file each: where parameters, gradients and optimizer states really stand."""

@@ -1,0 +1,51 @@
+"""ZeRO-2: every rank keeps 1/N of the optimizer states and of the gradients, which are reduced to their owners.
+
+Two implementations: the paper's (``zero_paper``) and DeepSpeed's, which all-reduces gradients (``zero_all_reduce``).
+
+    memory of a rank, mixed-precision Adam = (2 + (2 + 12)/N) bytes a parameter
+
+Reference: Rajbhandari et al. 2020, arXiv:1910.02054.
+"""
+
+from simcollectives.training.program import Program
+from simcollectives.training.setup import Training
+from simcollectives.training.strategies import zero_all_reduce, zero_paper
+from simcollectives.training.strategies.types import SHARDED, Options, Strategy
+from simcollectives.training.strategies.zero_options import (
+    IMPLEMENTATION,
+    REDUCE_BUCKET,
+    SHARED,
+    STAGE_1_2,
+    all_reduce_warnings,
+    overlap_comm,
+    uses_deepspeed,
+)
+
+OPTIONS = (IMPLEMENTATION, REDUCE_BUCKET, overlap_comm(False), *SHARED, *STAGE_1_2)
+
+
+def write_program(training: Training, options: Options) -> Program:
+    """Write the step of one rank."""
+    if uses_deepspeed(options):
+        return zero_all_reduce.write_program(training, options, stage=2)
+    return zero_paper.write_program(training, options, stage=2)
+
+
+def warnings(training: Training, options: Options) -> tuple[str, ...]:
+    """Tell of options that do nothing."""
+    return all_reduce_warnings(training, options, OPTIONS, stage=2)
+
+
+def _shards(_options: Options) -> str:
+    return SHARDED[2]
+
+
+STRATEGY = Strategy(
+    name="zero2",
+    summary="optimizer states and gradients are divided among the ranks",
+    reference="Rajbhandari et al. 2020, arXiv:1910.02054; deepspeed 0.19.8",
+    program=write_program,
+    options=OPTIONS,
+    warnings=warnings,
+    shards=_shards,
+)

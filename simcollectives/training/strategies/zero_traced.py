@@ -1,0 +1,139 @@
+"""ZeRO-3 as DeepSpeed does it: the step, from gathering parameters (``zero_prefetch``) and reducing gradients
+(``zero_scatter``).
+
+In the first iteration the first micro-batch is recorded; ranks then tell each other what they recorded. The optimizer
+goes through the rank's shard in groups of ``sub_group_size``, each with its gradients copied to float32.
+
+Reference: deepspeed 0.19.8, runtime/zero/stage3.py. Assumes that the whole model has one dtype.
+"""
+
+from collections.abc import Sequence
+
+from simcollectives.training.model import Module, Parameter
+from simcollectives.training.passes import GRADIENTS, PARAMETERS, Hooks, backward, forward, stand_buffers
+from simcollectives.training.pricing import WORLD
+from simcollectives.training.program import COMPUTE, Builder, Call, Program
+from simcollectives.training.setup import Training
+from simcollectives.training.sharding import (
+    UNSHARDED_GRADIENTS,
+    optimizer_on_shard,
+    padded,
+    stand_optimizer_shard,
+)
+from simcollectives.training.strategies.types import Options
+from simcollectives.training.strategies.zero_all_reduce import BUCKETS, tell
+from simcollectives.training.strategies.zero_fetch import persistent_parameters, visits_of
+from simcollectives.training.strategies.zero_options import Dtypes, dtypes_of, with_gradient_copy
+from simcollectives.training.strategies.zero_prefetch import Parameters
+from simcollectives.training.strategies.zero_scatter import Gradients
+from simcollectives.training.strategies.zero_visits import Stop, Tree, stops_of_step
+
+
+def write_program(training: Training, options: Options) -> Program:
+    """Write the step of one rank."""
+    builder = Builder()
+    training, dtypes = with_gradient_copy(training), dtypes_of(training, options)
+    persistent = persistent_parameters(training.model.parameters, options)
+    gathered = Parameters(builder, training, options, dtypes, persistent)
+    gradients = Gradients(builder, training, options, dtypes)
+    _stand(builder, training, options, dtypes, gathered)
+    stops = stops_of_step(training, Tree(training.model, options["module_granularity_threshold"]))
+    for micro_batch in range(training.accumulation):
+        builder.micro_batch, builder.phase = micro_batch, "forward"
+        before = _passes_before(training, micro_batch)
+        _tell_records(builder, training, stops, before)
+        gathered.begin(stops, known=before is None or before > 0)
+        _pass(builder, training, dtypes, gathered, gradients)
+    _step(builder, training, options, dtypes)
+    gathered.renew()
+    return builder.program()
+
+
+def _stand(builder: Builder, training: Training, options: Options, dtypes: Dtypes, gathered: Parameters) -> None:
+    """Note shards of everything, a bucket, and what is whole."""
+    shard = shard_elements(training)
+    builder.stand(PARAMETERS, shard * dtypes.model_bytes)
+    stand_buffers(builder, training)
+    stand_optimizer_shard(builder, training, shard)
+    builder.stand(GRADIENTS, shard * dtypes.accumulation_bytes)
+    if options["contiguous_gradients"]:
+        builder.stand(BUCKETS, options["reduce_bucket_size"] * dtypes.model_bytes)
+    gathered.stand()
+
+
+def shard_elements(training: Training) -> int:
+    """Elements that a rank owns: of each parameter 1/N, rounded up."""
+    return sum(padded(p.elements, training.world_size) for p in training.model.parameters) // training.world_size
+
+
+def _passes_before(training: Training, micro_batch: int) -> int | None:
+    """Return how many passes there were before this one; None in the steady state."""
+    return None if training.iteration is None else training.iteration * training.accumulation + micro_batch
+
+
+def _tell_records(builder: Builder, training: Training, stops: Sequence[Stop], before: int | None) -> None:
+    """Rank 0 tells the others what it recorded: nothing before the first pass, modules and parameters after it."""
+    visits = visits_of(stops)
+    parameters = sum(len(visit.parameters) for visit in visits)
+    lists = {0: [0], 1: [len(visits), parameters, parameters]}.get(-1 if before is None else before, [])
+    for length in lists:
+        for elements in (1, length):
+            call = Call("broadcast", WORLD, training.world_size, elements, "int64")
+            end = builder.collective("recorded modules", call, after=list(builder.last.values())[-1:])
+            builder.host("wait for recorded modules", after=[end])
+
+
+def _pass(builder: Builder, training: Training, dtypes: Dtypes, gathered: Parameters, gradients: Gradients) -> None:
+    waiting: list[Parameter] = []
+
+    def after(module: Module) -> None:
+        """Reduce gradients in registration order (the linear function of stage 3 returns the weight's first).
+
+        Those of a container that is gathered whole wait until all of it is done.
+        """
+        if not gathered.stops[0].whole or gathered.stops[0].left is not None:
+            for parameter in sorted(waiting, key=lambda p: gradients.place[p.name]):
+                gradients.ready(parameter)
+            waiting.clear()
+        gathered.after(module)
+
+    forward(builder, training, Hooks(before_module=gathered.before, after_module=gathered.after))
+    builder.phase = "backward"
+    hooks = Hooks(
+        before_module=gathered.before,
+        after_module=after,
+        before_again=gathered.before,
+        after_again=gathered.after,
+        ready=waiting.append,
+        gradient_bytes=lambda p: p.elements * dtypes.model_bytes,
+        gradient_item=UNSHARDED_GRADIENTS,
+    )
+    backward(builder, training, hooks)
+    gradients.finish()
+    gathered.end()
+
+
+def sub_groups(parameters: Sequence[Parameter], ranks: int, size: int) -> list[int]:
+    """Return what the optimizer takes of a rank's shard at a time, in elements; a group is closed when it is full."""
+    found, held = [], 0
+    for parameter in parameters:
+        held += padded(parameter.elements, ranks) // ranks
+        if held >= size:
+            found.append(held)
+            held = 0
+    return [*found, held] if held else found
+
+
+def _step(builder: Builder, training: Training, options: Options, dtypes: Dtypes) -> None:
+    """The optimizer, after the norm of the gradients, and in float16 their overflow; the host waits for each."""
+    builder.phase = "optimizer"
+    read = shard_elements(training) * dtypes.accumulation_bytes
+    if dtypes.model == "float16":
+        tell(builder, training, "overflow of gradients", "uint8", read)
+    tell(builder, training, "norm of gradients", "float64", read)
+    for elements in sub_groups(training.model.parameters, training.world_size, options["sub_group_size"]):
+        optimizer_on_shard(
+            builder, training, elements, parameter_dtype=dtypes.model, gradient_dtype=dtypes.accumulation
+        )
+    if COMPUTE not in builder.last:
+        builder.compute("optimizer", 0.0)
