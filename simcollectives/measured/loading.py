@@ -2,10 +2,11 @@
 
 import fnmatch
 import os
+from dataclasses import replace
 from pathlib import Path
 
-from simcollectives.errors import InputError
-from simcollectives.measured.sweep import SHIPPED, MeasuredSweep, load_file, load_sweep
+from simcollectives.errors import InputError, show_value
+from simcollectives.measured.sweep import SHIPPED, MeasuredSweep, load_all, load_sweep
 
 _PATTERN = "*?["
 
@@ -24,4 +25,9 @@ def load_sweeps(what: str | os.PathLike[str], place: str = "out") -> tuple[Measu
         return tuple(load_sweep(one, place=place) for one in fitting)
     if name in SHIPPED or not Path(name).is_file():
         return (load_sweep(what, place=place),)
-    return load_file(Path(name), place)
+    places: dict[str, MeasuredSweep] = {}
+    for sweep in load_all(Path(name)):
+        if sweep.place == place or sweep.name not in places:
+            told = () if sweep.place == place else (f"measured only in place {show_value(sweep.place)}",)
+            places[sweep.name] = replace(sweep, dropped=(*told, *sweep.dropped))
+    return tuple(places.values())

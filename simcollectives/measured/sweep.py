@@ -22,15 +22,6 @@ from simcollectives.measured.table import Problems, Row, read_rows
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.units import format_bytes
 
-PLACES: tuple[str, ...] = ("out", "in")
-"""Where the result goes: into another buffer than the input's, or into the same."""
-
-TIMING_COLUMNS = ("set", "size_bytes", "time_us", "place")
-SET_COLUMNS = ("name", "n_gpus", "collective")
-
-MAX_FILE_BYTES = 4 * 2**20
-"""A larger file is refused unread: this is room for fifty thousand measured points."""
-
 _DATA = resources.files(__package__) / "data"
 
 
@@ -41,6 +32,15 @@ def _shipped_names() -> tuple[str, ...]:
 
 SHIPPED: tuple[str, ...] = _shipped_names()
 """Names of the sweeps that come with the package."""
+
+PLACES: tuple[str, ...] = ("out", "in")
+"""Where the result goes: into another buffer than the input's, or into the same."""
+
+TIMING_COLUMNS = ("set", "size_bytes", "time_us", "place")
+SET_COLUMNS = ("name", "n_gpus", "collective")
+
+MAX_FILE_BYTES = 4 * 2**20
+"""A larger file is refused unread: this is room for fifty thousand measured points."""
 
 _MIN_TIME_US = 1e-6
 _MAX_TIME_US = 1e12
@@ -130,37 +130,12 @@ def restrict(sweep: MeasuredSweep, min_bytes: float | None = None, max_bytes: fl
     )
 
 
-def load_file(path: Path, place: str = "out") -> tuple[MeasuredSweep, ...]:
-    """Every set of a CSV file, in its order; a set measured only in the other place is taken there, and says so.
-
-    Raises:
-        InputError: with every problem of the file.
-    """
-    problems = Problems()
-    beside = path.with_name("sets.csv")
-    with _open(path) as timings:
-        points: dict[str, list[_Point]] = {}
-        for point in _read_points(timings, problems):
-            points.setdefault(point.set_name, []).append(point)
-    problems.raise_if_any(str(path))
-    sweeps = []
-    for name, mine in points.items():
-        found = place if any(point.place == place for point in mine) else mine[0].place
-        told = () if found == place else (f"measured only in place {show_value(found)}",)
-        if _is_file(beside) and beside != path:
-            with _open(beside) as sets:
-                sweep = _of_points(mine, sets, str(path), name, found, problems)
-        else:
-            sweep = _of_points(mine, None, str(path), name, found, problems)
-        sweeps.append(replace(sweep, dropped=(*told, *sweep.dropped)))
-    return tuple(sweeps)
-
-
 def _looks_like_a_path(text: str) -> bool:
-    return "/" in text or os.sep in text or text.lower().endswith(".csv") or _is_file(Path(text))
+    return "/" in text or os.sep in text or text.lower().endswith(".csv") or is_file(Path(text))
 
 
-def _is_file(path: Path) -> bool:
+def is_file(path: Path) -> bool:
+    """Whether there is a regular file; no name makes this fail."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -170,7 +145,9 @@ def _is_file(path: Path) -> bool:
 def _load_shipped(name: str, place: str) -> MeasuredSweep:
     problems = Problems()
     with (_DATA / "sets.csv").open("rb") as sets:
-        return _of_points(_shipped_points().get(name, []), sets, "measured/data/timings.csv", name, place, problems)
+        found = _of_place(_describe(sets, name, problems), _shipped_points().get(name, []), place, problems)
+    problems.raise_if_any("measured/data/timings.csv")
+    return found
 
 
 @cache
@@ -187,15 +164,15 @@ def _shipped_points() -> dict[str, list[_Point]]:
 
 def _load_file(path: Path, set_name: str | None, place: str) -> MeasuredSweep:
     beside = path.with_name("sets.csv") if path.name else path
-    with _open(path) as timings:
-        if _is_file(beside) and beside != path:
-            with _open(beside) as sets:
+    with open_regular(path, MAX_FILE_BYTES) as timings:
+        if is_file(beside) and beside != path:
+            with open_regular(beside, MAX_FILE_BYTES) as sets:
                 return _load(timings, sets, str(path), set_name, place)
         return _load(timings, None, str(path), set_name, place)
 
 
-def _open(path: Path) -> IO[bytes]:
-    """The file, opened for reading; refused where it is no file or too large to be a sweep."""
+def open_regular(path: Path, limit: int | None) -> IO[bytes]:
+    """A file, opened for reading; InputError where it is no regular file or longer than ``limit`` bytes."""
     try:
         if path.is_dir():
             raise InputError([Problem("", "this is a folder; name the CSV file in it")], str(path))
@@ -204,8 +181,8 @@ def _open(path: Path) -> IO[bytes]:
         if not path.is_file():
             raise InputError([Problem("", "this is no regular file; save the sweep as a file first")], str(path))
         size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            message = f"{size} bytes are more than the {MAX_FILE_BYTES} that are read; keep only the sets you need"
+        if limit is not None and size > limit:
+            message = f"{size} bytes are more than the {limit} that are read; keep only the sets you need"
             raise InputError([Problem("", message)], str(path))
         return path.open("rb")
     except (OSError, ValueError) as error:
@@ -216,25 +193,42 @@ def _open(path: Path) -> IO[bytes]:
 
 def _load(timings: IO[bytes], sets: IO[bytes] | None, source: str, set_name: str | None, place: str) -> MeasuredSweep:
     problems = Problems()
-    return _of_points(_read_points(timings, problems), sets, source, set_name, place, problems)
-
-
-def _of_points(
-    points: Sequence[_Point],
-    sets: IO[bytes] | None,
-    source: str,
-    set_name: str | None,
-    place: str,
-    problems: Problems,
-) -> MeasuredSweep:
+    points = _read_points(timings, problems)
     chosen = _choose_set(points, set_name, problems)
     described = _describe(sets, chosen, problems)
-    mine = [point for point in points if point.set_name == chosen]
+    found = _of_place(described, points, place, problems)
+    problems.raise_if_any(source)
+    return found
+
+
+def load_all(path: Path) -> tuple[MeasuredSweep, ...]:
+    """Every set of a CSV file, each place of it that has points; raises what ``load_sweep`` does."""
+    problems = Problems()
+    with open_regular(path, MAX_FILE_BYTES) as timings:
+        points = _read_points(timings, problems)
+    beside = path.with_name("sets.csv")
+    found = []
+    for name in dict.fromkeys(point.set_name for point in points):
+        described = _describe(None, name, problems)
+        if is_file(beside) and beside != path:
+            with open_regular(beside, MAX_FILE_BYTES) as sets:
+                described = _describe(sets, name, problems)
+        if problems.full:
+            break
+        for place in PLACES:
+            if any(point.place == place for point in points if point.set_name == name):
+                found.append(_of_place(described, points, place, problems))
+    problems.raise_if_any(str(path))
+    return tuple(found)
+
+
+def _of_place(described: MeasuredSweep, points: Sequence[_Point], place: str, problems: Problems) -> MeasuredSweep:
+    """The points of a set in one place, in a sweep that describes the set."""
+    mine = [point for point in points if point.set_name == described.name]
     here = [point for point in mine if point.place == place]
     moving = sorted((point.size_bytes, point.seconds) for point in here if point.size_bytes > 0)
     if not moving and not problems.found:
-        problems.add("place", _nothing_left(chosen, mine, here, place))
-    problems.raise_if_any(source)
+        problems.add("place", _nothing_left(described.name, mine, here, place))
     return replace(
         described,
         message_bytes=tuple(size for size, _ in moving),
