@@ -1,6 +1,7 @@
 """Clusters from measured times: links are found again, the file is a cluster of a scenario, machines are calibrated."""
 
 import json
+import shlex
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -229,6 +230,18 @@ def test_the_command_prints_writes_and_predicts(tmp_path: Path) -> None:
     assert err.count("wrote ") == 2
     assert (tmp_path / "cluster.residuals.png").read_bytes().startswith(b"\x89PNG")
     assert "mn5_h100_4n4_allreduce_ring" in path.read_text(encoding="utf-8")
+
+
+def test_the_command_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    words = shlex.split(text.split("<!-- fit command -->\n```sh\n")[1].split("```")[0])
+    assert words[:2] == ["simcollectives", "fit"]
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = invoke(*words[2:])
+    assert code == 0
+    assert "intra" in out
+    assert "inter" in out
+    assert (tmp_path / "cluster.yaml").exists()
 
 
 def test_the_command_in_json() -> None:

