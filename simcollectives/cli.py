@@ -122,6 +122,27 @@ def compare(
     raise typer.Exit(_report_all([compared], output=output, as_json=as_json))
 
 
+@app.command()
+def fit(
+    measured: Annotated[list[str], typer.Argument(metavar="LOG_OR_CSV_OR_SET...", help="Files, or shipped sets.")],
+    model: Annotated[str, typer.Option(help="physical, piecewise3, piecewise2 or alpha_beta.")] = "physical",
+    predict: Annotated[
+        list[str] | None, typer.Option(metavar="LOG_OR_CSV_OR_SET", help="Sweeps to predict; may be repeated.")
+    ] = None,
+    nodes: Annotated[list[int] | None, typer.Option(min=1, help="Nodes to predict; may be repeated.")] = None,
+    machine: Annotated[str | None, typer.Option(help="Where links come from that no sweep shows.")] = None,
+    place: Annotated[str, typer.Option(help="out or in: results of place, or in it.")] = "out",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.yaml", help="Write a cluster and a residual plot.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit measured times: parameters, errors, predictions for other node counts, and a cluster for scenarios."""
+    from simcollectives.report.fit_report import run_fit
+
+    run_fit(measured, model, predict or (), nodes or (), machine, place, output=output, as_json=as_json)
+
+
 @app.command("import")
 def import_(
     files: Annotated[

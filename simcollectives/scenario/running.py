@@ -68,7 +68,7 @@ def run_scenario(
         rows=tuple(collected.rows),
         checks=tuple(collected.checks),
         warnings=tuple(collected.warnings),
-        notes=tuple(evaluator.reasons),
+        notes=(*filter(None, [scenario.cluster.note]), *evaluator.reasons),
         interrupted=interrupted,
         problems=tuple(dict.fromkeys(collected.problems)),
         **collected.extras,

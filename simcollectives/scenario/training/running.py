@@ -78,7 +78,7 @@ def run_training(
         rows=tuple(collected.rows),
         checks=tuple(collected.checks),
         warnings=(*scenario.training.notes, *evaluator.warnings, *unused, *_too_large(collected.rows)),
-        notes=tuple(evaluator.reasons),
+        notes=(*filter(None, [scenario.cluster.note]), *evaluator.reasons),
         interrupted=interrupted,
         problems=tuple(dict.fromkeys(collected.problems)),
         steps=tuple(collected.steps),
