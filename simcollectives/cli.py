@@ -83,12 +83,12 @@ def compare(
     ] = None,
     model: Annotated[str | None, typer.Option(help="A model of `list models`, or a config.json.")] = None,
     machine: Annotated[str | None, typer.Option(help="A machine of `list machines`.")] = None,
-    nodes: Annotated[int, typer.Option(help="Nodes of the machine.")] = 1,
-    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence.")] = None,
-    micro_batch: Annotated[int, typer.Option(help="Sequences of a rank in one pass.")] = 1,
-    accumulation: Annotated[int, typer.Option(help="Micro-batches of a step.")] = 1,
-    mfu: Annotated[str, typer.Option(help="Share of the device's peak that kernels reach.")] = "40%",
-    recomputation: Annotated[str, typer.Option(help="none, selective or full.")] = "none",
+    nodes: Annotated[int | None, typer.Option(help="Nodes of the machine; 1, if left out.", min=1)] = None,
+    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence.", min=1)] = None,
+    micro_batch: Annotated[int | None, typer.Option(help="Sequences of a rank in one pass; 1.", min=1)] = None,
+    accumulation: Annotated[int | None, typer.Option(help="Micro-batches of a step; 1.", min=1)] = None,
+    mfu: Annotated[str | None, typer.Option(help="Share of the device's peak that kernels reach; 40%.")] = None,
+    recomputation: Annotated[str | None, typer.Option(help="none, selective, operators or full; none.")] = None,
     strategies: Annotated[str | None, typer.Option(help="Names with commas between, or all (the default).")] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the scenario here, to go on from.")] = None,
     output: Annotated[
@@ -103,19 +103,20 @@ def compare(
     from simcollectives.report.files import write_whole
     from simcollectives.scenario import compare as comparing
 
+    settings = {"model": model, "micro_batch": micro_batch, "sequence": sequence, "accumulation": accumulation}
+    settings |= {"mfu": mfu, "recomputation": recomputation}
     if scenario is not None:
-        given = {"--model": model, "--machine": machine, "--sequence": sequence, "--save": save}
-        if several := [name for name, value in given.items() if value is not None]:
+        given = {**settings, "machine": machine, "nodes": nodes, "save": save}
+        if several := [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]:
             raise InputError(f"{', '.join(several)}: the scenario says it already; give a file or options")
         compared = comparing.read_comparison(scenario, strategies)
     elif model is None or machine is None:
         raise InputError("nothing to compare; give a scenario file, or --model llama-3-8b --machine dgx-h100")
     else:
-        settings = {"model": model, "micro_batch": micro_batch, "sequence": sequence, "accumulation": accumulation}
-        settings |= {"mfu": mfu, "recomputation": recomputation}
+        settings["mfu"] = mfu or "40%"
         place = save or Path("comparison.yaml")
-        text = comparing.write_comparison(settings, machine, nodes, strategies or "all", place.parent)
-        compared = comparing.load_comparison(text, str(place))
+        text = comparing.write_comparison(settings, machine, nodes or 1, strategies or "all", place.parent)
+        compared = comparing.load_comparison(text, None if save is None else str(place))
         if save is not None:
             typer.echo(f"wrote {write_whole(save, text.encode())}", err=True)
     raise typer.Exit(_report_all([compared], output=output, as_json=as_json))
@@ -160,7 +161,7 @@ def import_(
     dtype: Annotated[str | None, typer.Option(help="To train in, where files leave it open: bfloat16, ..")] = None,
     mfu: Annotated[str | None, typer.Option(help="Share of the device's peak that kernels reach.")] = None,
     peak: Annotated[str | None, typer.Option(help="That peak, if the machine's is not known: 60 TFLOP/s.")] = None,
-    recomputation: Annotated[str | None, typer.Option(help="none, selective or full.")] = None,
+    recomputation: Annotated[str | None, typer.Option(help="none, selective, operators or full.")] = None,
     auto: Annotated[str, typer.Option(help='Who resolves "auto": hugging_face or deepspeed.')] = "hugging_face",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the scenario here; else it is printed.")
@@ -182,6 +183,23 @@ def import_(
     }
     options |= {"dtype": dtype, "recomputation": recomputation}
     run_import(files, options, output)
+
+
+@app.command()
+def read(
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Logs, CSV, JSON or profiler traces; gzip too.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.csv", help="Write times here, sets.csv beside it.")
+    ] = None,
+    collective: Annotated[str | None, typer.Option(help="The collective, where a log does not say it.")] = None,
+    ranks: Annotated[int | None, typer.Option(help="The number of ranks, where a log does not say it.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read measurements of nccl-tests, rccl-tests, OSU or PyTorch's profiler: what is there, what was skipped, why."""
+    from simcollectives.report.reading import read_and_show
+
+    say = partial(typer.echo, err=True)
+    read_and_show(logs, collective, ranks, output, as_json=as_json, say=say)
 
 
 @app.command("list")

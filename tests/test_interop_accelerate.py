@@ -129,7 +129,10 @@ def test_deepspeed_keys_become_its_config() -> None:
 
 def test_a_file_beside_keys_that_accelerate_refuses() -> None:
     found = Findings("a.yaml")
-    data = {"deepspeed_config": {"zero_stage": 3, "deepspeed_config_file": "ds.json"}}
+    data: dict[str, Any] = {"deepspeed_config": {"zero_stage": 3, "deepspeed_config_file": "ds.json"}}
+    inline_deepspeed(data, Launch("DEEPSPEED", 8, 1, "bf16"), found)  # a precision of the command line
+    assert problems(found).keys() == {"deepspeed_config.zero_stage"}
+    data["mixed_precision"] = "bf16"
     made, name = inline_deepspeed(data, Launch("DEEPSPEED", 8, 1, "bf16"), found)
     assert (made, name) == (None, "ds.json")
     assert problems(found).keys() == {"deepspeed_config.zero_stage", "mixed_precision"}
@@ -194,3 +197,9 @@ def test_yaml_as_pyyaml_reads_it() -> None:
 def test_yaml_that_is_refused(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         parse_mapping(text, "x")
+
+
+def test_what_the_strategies_do_not_have_is_refused_where_it_is_written() -> None:
+    found = Findings("a.yaml")
+    read_launch({"distributed_type": "FSDP", "fsdp_config": {"fsdp_sharding_strategy": "HYBRID_SHARD_ZERO2"}}, found)
+    assert problems(found)["fsdp_config.fsdp_sharding_strategy"].startswith("HYBRID_SHARD_ZERO2 is not modelled")

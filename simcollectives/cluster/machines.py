@@ -10,6 +10,9 @@ from simcollectives.cluster.link import Device, Link
 from simcollectives.errors import ClusterError, show_value, suggestion
 from simcollectives.units import parse_bandwidth, parse_bytes, parse_flops_per_second, parse_seconds
 
+OF_THE_HOST = ("cpu_memory_bandwidth", "nvme_read_bandwidth", "nvme_write_bandwidth")
+"""What only some machines' files say of their nodes."""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -78,6 +81,7 @@ def _read(name: str) -> Machine:
             memory_bytes=parse_bytes(device["memory"]["value"]),
             memory_bandwidth=parse_bandwidth(device["memory_bandwidth"]["value"]),
             host_link_bandwidth=parse_bandwidth(device["host_link_bandwidth"]["value"]),
+            **{key: parse_bandwidth(device[key]["value"]) for key in OF_THE_HOST if key in device},
         ),
         intra=_link(intra),
         inter=_link(inter),

@@ -44,6 +44,13 @@ def read_launch(data: Mapping[str, Any], found: Findings, dtype: str | None = No
     elif kind in keys.OTHER_TYPES:
         found.wrong("distributed_type", f"{kind} is not modelled; write one of {', '.join(keys.TYPES)}")
     processes = _checked(data, "num_processes", whole(1), found)
+    sharding = data.get("fsdp_config")
+    if isinstance(sharding, Mapping) and "HYBRID_SHARD_ZERO2" in (
+        sharding.get("fsdp_sharding_strategy"),
+        sharding.get("sharding_strategy"),
+    ):
+        rule = "HYBRID_SHARD_ZERO2 is not modelled; write HYBRID_SHARD, which also frees parameters after forward"
+        found.wrong("fsdp_config.fsdp_sharding_strategy", rule)
     machines = _checked(data, "num_machines", whole(1), found)
     if kind == "NO" and processes is None:
         processes = 1
@@ -200,7 +207,7 @@ def _implied(launch: Launch, strategy: str, accumulation: int, found: Findings) 
     for option, value in (("gradient_sync", "last"), ("no_sync", True)):
         if accumulation > 1 and option in options:
             origin = "accelerate: no synchronisation before the last micro-batch"
-            found.settings.append(Setting("no_sync", value, origin, (*STRATEGY, strategy, option)))
+            found.settings.append(Setting(option, value, origin, (*STRATEGY, strategy, option)))
 
 
 def inline_deepspeed(
@@ -214,7 +221,7 @@ def inline_deepspeed(
     file = values["deepspeed_config_file"][0]
     if file is not None and file != "none":
         refused = [f"{prefix}{name}" for name in keys.WITH_A_FILE_REFUSED if name in inside]
-        for name in [*refused, *(["mixed_precision"] if launch.precision is not None else [])]:
+        for name in [*refused, *(["mixed_precision"] if data.get("mixed_precision") is not None else [])]:
             rule = "accelerate refuses this key beside deepspeed_config_file; take it out, and write it in that file"
             found.wrong(name, rule)
         return None, file

@@ -3,7 +3,8 @@
 import json
 import os
 import re
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ MAX_FILE_BYTES = 1 << 20
 """A larger file is no config."""
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
-_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|#[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|#[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 
 
@@ -73,15 +74,16 @@ def without_comments(text: str) -> tuple[str, tuple[str, ...]]:
     ('{"a": 1        \\n}', ('line 1: a comment', 'line 1: a trailing comma'))
     """
     found: list[tuple[int, str]] = []
+    newlines = [place for place, character in enumerate(text) if character == "\n"]
     for pattern, what in ((_COMMENT, "a comment"), (_TRAILING, "a trailing comma")):
-        text = pattern.sub(partial(_blank, what, found), text)
+        text = pattern.sub(partial(_blank, what, found, newlines), text)
     return text, tuple(f"line {line}: {what}" for line, what in sorted(set(found)))
 
 
-def _blank(what: str, found: list[tuple[int, str]], match: re.Match[str]) -> str:
+def _blank(what: str, found: list[tuple[int, str]], newlines: Sequence[int], match: re.Match[str]) -> str:
     if match[0].startswith('"'):
         return match[0]
-    found.append((match.string.count("\n", 0, match.start()) + 1, what))
+    found.append((bisect_left(newlines, match.start()) + 1, what))
     return re.sub(r"[^\n]", " ", match[0])
 
 

@@ -96,6 +96,9 @@ def _figures(machine: Machine) -> list[tuple[str, str, str]]:
         ("memory", device.memory_bytes, format_bytes, "device.memory"),
         ("memory bandwidth", device.memory_bandwidth, format_bandwidth, "device.memory_bandwidth"),
         ("host link", device.host_link_bandwidth, format_bandwidth, "device.host_link_bandwidth"),
+        ("host memory", device.cpu_memory_bandwidth, format_bandwidth, "device.cpu_memory_bandwidth"),
+        ("NVMe read", device.nvme_read_bandwidth, format_bandwidth, "device.nvme_read_bandwidth"),
+        ("NVMe write", device.nvme_write_bandwidth, format_bandwidth, "device.nvme_write_bandwidth"),
     ):
         if value is not None:
             found.append((name, show(value), place))

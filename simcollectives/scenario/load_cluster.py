@@ -248,6 +248,9 @@ def _device(context: Context, model: DeviceModel | None, known: Device) -> Devic
         "memory_bytes": model.memory,
         "memory_bandwidth": model.memory_bandwidth,
         "host_link_bandwidth": model.host_link,
+        "cpu_memory_bandwidth": model.cpu_memory_bandwidth,
+        "nvme_read_bandwidth": model.nvme_read,
+        "nvme_write_bandwidth": model.nvme_write,
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return replace(known, peak_flops=tuple(peak.items()), **changes)

@@ -67,6 +67,15 @@ class DeviceModel(Model):
     memory: Bytes | None = Field(None, examples=["80 GB"])
     memory_bandwidth: Bandwidth | None = Field(None, examples=["3350 GB/s"])
     host_link: Bandwidth | None = Field(None, description="To the host, one direction", examples=["63 GB/s"])
+    cpu_memory_bandwidth: Bandwidth | None = Field(
+        None, description="Of the host's memory, shared by the devices of a node", examples=["410 GB/s"]
+    )
+    nvme_read: Bandwidth | None = Field(
+        None, description="Of all drives of a node, shared by its devices", examples=["28 GB/s"]
+    )
+    nvme_write: Bandwidth | None = Field(
+        None, description="Of all drives of a node, shared by its devices", examples=["14 GB/s"]
+    )
 
 
 class ClusterModel(Model):

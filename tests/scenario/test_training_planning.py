@@ -55,6 +55,8 @@ def test_the_cost_grows_with_what_is_played(load: Loader) -> None:
     (first,) = plan(load, training(UNIFORM + ", slow: {3: 120%}, step: first")).costs
     assert first - one == pytest.approx(two - one), "ranks of two speeds"
     assert steady - one == pytest.approx(5 * (two - one)), "three times"
+    (random,) = plan(load, training(UNIFORM + ", jitter: {lognormal: 1%}, step: first")).costs
+    assert random - one == pytest.approx(7 * (two - one)), "each of eight ranks"
 
 
 def test_prices_cost_where_no_closed_form_gives_them_and_once(load: Loader) -> None:

@@ -47,7 +47,9 @@ def training_of(model: Model, ranks: int = 2, **more: Any) -> Training:
 
 
 def program_of(config: Mapping[str, Any], training: Training, **more: Any) -> Program:
-    """Return the program for a ``zero_optimization`` of DeepSpeed."""
+    """Return the program for a ``zero_optimization`` of DeepSpeed; stage 0 reduces all gradients once."""
+    if config["stage"] == 0:
+        return find_strategy("all_reduce_once").program(training, {})
     strategy = find_strategy(f"zero{config['stage']}")
     given = {name.removeprefix("stage3_"): value for name, value in config.items() if name not in ("stage", "ga")}
     options = resolve_strategy_options(strategy, {"implementation": "deepspeed", **given, **more})

@@ -12,6 +12,7 @@ from simcollectives.scenario.keys import point_text
 from simcollectives.scenario.training.keys import TRAINING_KEYS
 from simcollectives.scenario.training.types import TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Point
+from simcollectives.training.groups import seen_alone
 from simcollectives.training.prepare import prepare_training
 from simcollectives.training.pricing import Choice, default_choices
 from simcollectives.training.setup import Training
@@ -119,6 +120,24 @@ class TrainingFits:
                 name, options = choices[collective]
                 algorithm = find_algorithm(collective, name)
                 check_fits(algorithm, cluster, {o.name: options.get(o.name, o.default) for o in algorithm.options})
+            if settings.choices:
+                _check_choices(training, entry.name, options_at(entry, point), choices)
         except InputError as error:
             return error.problems
         return ()
+
+
+def _check_choices(
+    training: Training, strategy: str, options: Mapping[str, Any], choices: Mapping[str, Choice]
+) -> None:
+    """Check that the algorithms that are named run in the groups in which the strategy uses them.
+
+    Raises:
+        InputError: one does not.
+    """
+    calls = find_strategy(strategy).program(training, options).calls
+    for call in {(call.kind, call.group_size, call.stride): call for call in calls}.values():
+        name, given = choices[call.kind]
+        algorithm = find_algorithm(call.kind, name)
+        resolved = {option.name: given.get(option.name, option.default) for option in algorithm.options}
+        check_fits(algorithm, seen_alone(training.cluster, call), resolved)

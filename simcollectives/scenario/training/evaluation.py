@@ -20,7 +20,7 @@ from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRIC
 from simcollectives.scenario.training.types import TrainingScenario, TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
 from simcollectives.training.flops import convention, model_flops, utilisation
-from simcollectives.training.passes import ACTIVATIONS, GRADIENTS, MODEL_STATES, OPTIMIZER, PARAMETERS
+from simcollectives.training.passes import ACTIVATIONS, BUCKETS, GRADIENTS, MODEL_STATES, OPTIMIZER, PARAMETERS
 from simcollectives.training.prepare import peak_flops
 from simcollectives.training.pricing import Pricer
 from simcollectives.training.sharding import GATHER_BUFFERS, UNSHARDED
@@ -207,7 +207,7 @@ class TrainingEvaluator:
             "parameter_bytes": held.get(PARAMETERS, 0),
             "gradient_bytes": held.get(GRADIENTS, 0),
             "optimizer_bytes": held.get(OPTIMIZER, 0),
-            "bucket_bytes": held.get("buckets", 0),
+            "bucket_bytes": held.get(BUCKETS, 0),
             "activation_bytes": held.get(ACTIVATIONS, 0),
             "model_state_bytes": sum(held.get(item, 0) for item in MODEL_STATES),
             "unsharded_bytes": peak([c for c in step.timeline.memory if c.item in (UNSHARDED, GATHER_BUFFERS)]).bytes,

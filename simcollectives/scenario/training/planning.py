@@ -111,10 +111,15 @@ class _Planner:
         del entry
         settings = settings_at(self.scenario.training, point)
         modules = sum(len(layer.modules) for layer in settings.model.layers)
-        speeds = len({1.0, *settings.slow.values()})
-        # In the steady state slower ranks are played three times, to find out how far behind they begin.
-        plays = 3 * speeds if speeds > 1 and settings.iteration != 0 else speeds
-        return _STEP_SECONDS + settings.accumulation * modules * plays * _PASS_SECONDS
+        played, steady = len({1.0, *settings.slow.values()}), settings.iteration != 0
+        try:
+            if settings.jitter is not None:
+                played = build_cluster(self.scenario.cluster, point).world_size * (2 if steady else 1)
+            elif played > 1 and steady:
+                played *= 3  # to find out how far behind slower ranks begin
+        except InputError:
+            return 0.0
+        return _STEP_SECONDS + settings.accumulation * modules * played * _PASS_SECONDS
 
     def _new_prices(self, entry: AlgorithmEntry, point: Point) -> float:
         """Seconds of pricing collectives on a cluster that no step before was on."""

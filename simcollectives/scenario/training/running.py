@@ -134,13 +134,12 @@ def _comparisons(steps: Sequence[PlayedStep]) -> tuple[PointComparison, ...]:
     points: dict[frozenset[tuple[str, Any]], list[PlayedStep]] = {}
     for one in steps:
         points.setdefault(frozenset(item for item in one.point.items() if not is_option(item[0])), []).append(one)
-    return tuple(
-        PointComparison(
-            {key: value for key, value in some[0].point.items() if not is_option(key)},
-            compare([(one.label, one.step) for one in some]),
-        )
-        for some in points.values()
-    )
+    found = []
+    for some in points.values():
+        point = {key: value for key, value in some[0].point.items() if not is_option(key)}
+        labelled = tuple((one.label, one.step) for one in some)
+        found.append(PointComparison(point, labelled, compare(labelled)))
+    return tuple(found)
 
 
 def _advice(scenario: TrainingScenario, collected: _Collected) -> list[SweepAdvice]:

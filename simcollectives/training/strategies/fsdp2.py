@@ -22,7 +22,7 @@ from simcollectives.training.setup import Training
 from simcollectives.training.strategies.fsdp2_step import Fsdp2Step
 from simcollectives.training.strategies.fsdp_options import SHARED
 from simcollectives.training.strategies.fsdp_units import Mesh, dtypes_of, mesh_problems, unit_warnings, units_of
-from simcollectives.training.strategies.types import Options, Strategy, flag, shards_parameters
+from simcollectives.training.strategies.types import SHARDED, Options, Strategy, flag
 
 EVERY, LAST = "every", "last"
 
@@ -71,6 +71,11 @@ def problems(training: Training, options: Options) -> tuple[Problem, ...]:
     return mesh_problems(training, training.world_size, options["reshard_after_forward"])
 
 
+def shards(options: Options) -> str:
+    """Without resharding after forward, parameters are whole when most stands: as ZeRO-2."""
+    return SHARDED[2] if options["reshard_after_forward"] is False else SHARDED[3]
+
+
 def _reshards(value: Any) -> bool | int | None:
     if value is None or isinstance(value, bool) or (isinstance(value, int) and value >= 1):
         return value
@@ -107,5 +112,5 @@ STRATEGY = Strategy(
     options=OPTIONS,
     warnings=warnings,
     problems=problems,
-    shards=shards_parameters,
+    shards=shards,
 )

@@ -13,10 +13,10 @@ from simcollectives.algorithms.types import choice
 from simcollectives.errors import Problem
 from simcollectives.training.program import Program
 from simcollectives.training.setup import Training
-from simcollectives.training.strategies.fsdp2 import EVERY, LAST, OPTIONS, warnings, write_on_mesh
+from simcollectives.training.strategies.fsdp2 import EVERY, LAST, OPTIONS, shards, warnings, write_on_mesh
 from simcollectives.training.strategies.fsdp_options import SHARD_SIZE
 from simcollectives.training.strategies.fsdp_units import mesh_of, mesh_problems
-from simcollectives.training.strategies.types import Options, Strategy, shards_parameters
+from simcollectives.training.strategies.types import Options, Strategy
 
 
 def write_program(training: Training, options: Options) -> Program:
@@ -45,5 +45,5 @@ STRATEGY = Strategy(
     ),
     warnings=warnings,
     problems=problems,
-    shards=shards_parameters,
+    shards=shards,
 )

@@ -11,6 +11,7 @@ from simcollectives.training.strategies import (
     fsdp1,
     fsdp2,
     hsdp,
+    megatron,
     parameter_server,
     zero1,
     zero2,
@@ -29,6 +30,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     fsdp1.STRATEGY,
     fsdp2.STRATEGY,
     hsdp.STRATEGY,
+    megatron.STRATEGY,
 )
 
 
