@@ -53,6 +53,15 @@ def test_figures(name: str) -> None:
     assert (machine.intra.bandwidth, machine.inter.bandwidth) == (nvlink * 1e9, nic * 1e9)
 
 
+def test_memory_of_the_host() -> None:
+    """Sockets x channels x MT/s x 8 B, where the processors are known."""
+    expected = {"dgx-2": 2 * 6 * 2666.67, "dgx-a100": 2 * 8 * 3200, "dgx-h100": 2 * 8 * 4800, "dgx-h200": 2 * 8 * 4800}
+    found = {machine.name: machine.device.cpu_memory_bandwidth for machine in list_machines()}
+    assert {name: rate for name, rate in found.items() if rate} == {
+        name: pytest.approx(transfers * 8e6, rel=1e-3) for name, transfers in expected.items()
+    }
+
+
 @pytest.mark.parametrize("machine", list_machines(), ids=lambda machine: machine.name)
 def test_every_quantity_has_a_unit_and_a_source(machine: Machine) -> None:
     quantities = {}

@@ -54,7 +54,9 @@ def message_seconds(link: Link, message_bytes: float) -> float:
 class Device:
     """One accelerator. ``peak_flops`` is FLOP/s by dtype; ``reduction_seconds_per_byte`` is gamma, paid by receivers.
 
-    Fields that a machine's data sheet does not give are None.
+    ``host_link_bandwidth`` is one direction of its own link to the host. The bandwidths of the host's memory and of its
+    NVMe drives are those of the whole node, which its devices share. Fields that a machine's data sheet does not give
+    are None.
     """
 
     name: str = "device"
@@ -62,6 +64,9 @@ class Device:
     memory_bytes: float | None = None
     memory_bandwidth: float | None = None
     host_link_bandwidth: float | None = None
+    cpu_memory_bandwidth: float | None = None
+    nvme_read_bandwidth: float | None = None
+    nvme_write_bandwidth: float | None = None
     reduction_seconds_per_byte: float = 0.0
 
     def __post_init__(self) -> None:

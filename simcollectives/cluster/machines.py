@@ -10,6 +10,9 @@ from simcollectives.cluster.link import Device, Link
 from simcollectives.errors import ClusterError, show_value, suggestion
 from simcollectives.units import parse_bandwidth, parse_bytes, parse_flops_per_second, parse_seconds
 
+OF_THE_HOST = ("cpu_memory_bandwidth", "nvme_read_bandwidth", "nvme_write_bandwidth")
+"""What only some machines' files say of their nodes."""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -43,14 +46,22 @@ def list_machines() -> tuple[Machine, ...]:
 
 
 def load_machine(name: str) -> Machine:
-    """Read a named machine.
+    """Read a named machine; the parts of its name may stand in any order (h100-dgx is dgx-h100).
 
     Raises:
         ClusterError: there is no such machine; the message names the nearest and all known ones.
     """
+    if isinstance(name, str):
+        name = _in_order().get(tuple(sorted(name.split("-"))), name)
     if name not in machine_names():
         raise ClusterError(f"{show_value(name)} is not a known machine; {suggestion(name, machine_names())}")
     return _read(name)
+
+
+@cache
+def _in_order() -> dict[tuple[str, ...], str]:
+    """Names by their parts, sorted."""
+    return {tuple(sorted(name.split("-"))): name for name in machine_names()}
 
 
 @cache
@@ -70,6 +81,7 @@ def _read(name: str) -> Machine:
             memory_bytes=parse_bytes(device["memory"]["value"]),
             memory_bandwidth=parse_bandwidth(device["memory_bandwidth"]["value"]),
             host_link_bandwidth=parse_bandwidth(device["host_link_bandwidth"]["value"]),
+            **{key: parse_bandwidth(device[key]["value"]) for key in OF_THE_HOST if key in device},
         ),
         intra=_link(intra),
         inter=_link(inter),

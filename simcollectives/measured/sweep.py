@@ -4,12 +4,14 @@ A sweep is one of the sets shipped with this package (:data:`SHIPPED`), or comes
 (``data/README.md`` says what they mean). Times are kept in seconds and sizes in bytes, as everywhere in this project.
 """
 
+import csv
 import math
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -20,11 +22,15 @@ from simcollectives.measured.table import Problems, Row, read_rows
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.units import format_bytes
 
-SHIPPED: tuple[str, ...] = (
-    "h100_1n8_aws_p5_allreduce_auto",
-    "aic_h100_sxm_1n8_all_gather",
-    "mn5_h100_4n4_allreduce_ring",
-)
+_DATA = resources.files(__package__) / "data"
+
+
+def _shipped_names() -> tuple[str, ...]:
+    with (_DATA / "sets.csv").open(encoding="utf-8") as stream:
+        return tuple(row["name"] for row in csv.DictReader(stream))
+
+
+SHIPPED: tuple[str, ...] = _shipped_names()
 """Names of the sweeps that come with the package."""
 
 PLACES: tuple[str, ...] = ("out", "in")
@@ -137,9 +143,23 @@ def is_file(path: Path) -> bool:
 
 
 def _load_shipped(name: str, place: str) -> MeasuredSweep:
-    data = resources.files(__package__) / "data"
-    with (data / "timings.csv").open("rb") as timings, (data / "sets.csv").open("rb") as sets:
-        return _load(timings, sets, "measured/data/timings.csv", name, place)
+    problems = Problems()
+    with (_DATA / "sets.csv").open("rb") as sets:
+        found = _of_place(_describe(sets, name, problems), _shipped_points().get(name, []), place, problems)
+    problems.raise_if_any("measured/data/timings.csv")
+    return found
+
+
+@cache
+def _shipped_points() -> dict[str, list[_Point]]:
+    """Points of every shipped set, read once."""
+    problems = Problems()
+    found: dict[str, list[_Point]] = {}
+    with (_DATA / "timings.csv").open("rb") as timings:
+        for point in _read_points(timings, problems):
+            found.setdefault(point.set_name, []).append(point)
+    problems.raise_if_any("measured/data/timings.csv")
+    return found
 
 
 def _load_file(path: Path, set_name: str | None, place: str) -> MeasuredSweep:

@@ -30,7 +30,14 @@ COUNTS: Mapping[str, tuple[str, ...]] = {
 """The keys that count the devices of each form of a cluster; the others have their sizes in lists."""
 
 _JITTER = ("alpha", "bandwidth", "reduction")
-_DEVICE = {"memory": "memory_bytes", "memory_bandwidth": "memory_bandwidth", "host_link": "host_link_bandwidth"}
+_DEVICE = {
+    "memory": "memory_bytes",
+    "memory_bandwidth": "memory_bandwidth",
+    "host_link": "host_link_bandwidth",
+    "cpu_memory_bandwidth": "cpu_memory_bandwidth",
+    "nvme_read": "nvme_read_bandwidth",
+    "nvme_write": "nvme_write_bandwidth",
+}
 
 
 def numbers_of(settings: ClusterSettings | Conditions | TimeModel) -> dict[str, Way]:

@@ -67,6 +67,15 @@ class DeviceModel(Model):
     memory: Bytes | None = Field(None, examples=["80 GB"])
     memory_bandwidth: Bandwidth | None = Field(None, examples=["3350 GB/s"])
     host_link: Bandwidth | None = Field(None, description="To the host, one direction", examples=["63 GB/s"])
+    cpu_memory_bandwidth: Bandwidth | None = Field(
+        None, description="Of the host's memory, shared by the devices of a node", examples=["410 GB/s"]
+    )
+    nvme_read: Bandwidth | None = Field(
+        None, description="Of all drives of a node, shared by its devices", examples=["28 GB/s"]
+    )
+    nvme_write: Bandwidth | None = Field(
+        None, description="Of all drives of a node, shared by its devices", examples=["14 GB/s"]
+    )
 
 
 class ClusterModel(Model):
@@ -149,8 +158,23 @@ class MachineCluster(NetworkModel):
 
     machine: str = Field(description="See: simcollectives list machines", examples=["dgx-h100"])
     nodes: Count = Field(1, examples=[4])
+    calibrated: bool = Field(False, description="Links as measured times show them, where there are any")
+
+
+class FileCluster(NetworkModel):
+    """The cluster of a file that `simcollectives fit` wrote; other keys stand over those of the file."""
+
+    file: str = Field(description="Relative to the folder of the scenario", examples=["cluster.yaml"])
+    nodes: Count | None = Field(None, examples=[16])
 
 
 AnyCluster = (
-    FlatCluster | TwoLevelCluster | MachineCluster | FullMeshCluster | TorusCluster | MeshCluster | LayeredCluster
+    FileCluster
+    | FlatCluster
+    | TwoLevelCluster
+    | MachineCluster
+    | FullMeshCluster
+    | TorusCluster
+    | MeshCluster
+    | LayeredCluster
 )

@@ -112,9 +112,18 @@ class Builder:
         on = f"communication {call.group}" if stream is None else stream
         return self._issue(on, name, "collective", 0.0, call, after, allocates, frees)
 
-    def copy(self, name: str, seconds: float, *, stream: str, after: Iterable[int] = ()) -> int:
-        """Issue a copy between device and host."""
-        return self._issue(stream, name, "copy", seconds, None, after, (), ())
+    def copy(
+        self,
+        name: str,
+        seconds: float,
+        *,
+        stream: str,
+        after: Iterable[int] = (),
+        allocates: Iterable[Item] = (),
+        frees: Iterable[Item] = (),
+    ) -> int:
+        """Issue a copy between device and host, or between the host and its drives."""
+        return self._issue(stream, name, "copy", seconds, None, after, allocates, frees)
 
     def host(self, name: str, seconds: float = 0.0, *, after: Iterable[int] = ()) -> int:
         """Let the host wait, and work for some seconds."""

@@ -57,13 +57,15 @@ def models(draw: st.DrawFn, quantum: int = 1) -> Model:
     return Model("random", "random", tuple(layers), tuple(registration), buffers=buffers[: draw(st.integers(0, 2))])
 
 
+HOST_FIELDS = ("host_link_bandwidth", "cpu_memory_bandwidth", "nvme_read_bandwidth", "nvme_write_bandwidth")
 LINKS = st.builds(Link, alpha=st.sampled_from([0.0, 1e-3, 0.1]), bandwidth=st.sampled_from([10.0, 333.0, 1e6]))
 
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
-    """One level or two, from one rank to eight; memory that takes time to pass over, or none."""
-    device = Device(memory_bandwidth=draw(st.sampled_from([None, 100.0, 1e5])))
+    """One level or two, from one rank to eight; memory that takes time to pass over, or none; a host, or none."""
+    host = dict.fromkeys(HOST_FIELDS, draw(st.sampled_from([None, 100.0, 1e5])))
+    device = Device(memory_bandwidth=draw(st.sampled_from([None, 100.0, 1e5])), **host)
     if draw(st.booleans()):
         return Cluster.flat(draw(st.sampled_from([1, 2, 3, 4, 7])), draw(LINKS), device=device)
     nodes, each = draw(st.sampled_from([(2, 2), (3, 2), (2, 4), (2, 1), (1, 3)]))
@@ -110,11 +112,11 @@ VALUES = {strategy.name: {o.name: _values(o) for o in strategy.options} for stra
 
 
 @st.composite
-def choices(draw: st.DrawFn, strategy: Strategy, world: Cluster) -> Mapping[str, Any]:
+def choices(draw: st.DrawFn, strategy: Strategy, training: Training) -> Mapping[str, Any]:
     """Options of a strategy, as a person may give them; what does not run on the cluster is left out."""
     given = {name: draw(st.sampled_from(values)) for name, values in VALUES[strategy.name].items()}
-    alone = Training(Model("empty", "empty", (), ()), world, 1, 1, {})
-    while problems := strategy.problems(alone, resolve_strategy_options(strategy, given)):
+    world = training.cluster
+    while problems := strategy.problems(training, resolve_strategy_options(strategy, given)):
         given = {name: value for name, value in given.items() if name not in {p.place for p in problems}}
     if "servers" in given and not placement_of(world).flat:
         given["servers"] = "co_located"
@@ -154,7 +156,7 @@ def in_one_dtype(model: Model) -> Model:
 def drawn(data: st.DataObject, strategy: Strategy, **wanted: bool) -> tuple[Training, Mapping[str, Any]]:
     """Draw a step, and options of a strategy that takes it."""
     training = data.draw(trainings(**wanted))
-    options = data.draw(choices(strategy, training.cluster))
+    options = data.draw(choices(strategy, training))
     return accepted(strategy, training, options), options
 
 

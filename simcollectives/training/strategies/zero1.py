@@ -4,13 +4,16 @@ Two implementations: the paper's (``zero_paper``) and DeepSpeed's, which all-red
 
     memory of a rank, mixed-precision Adam = (2 + 2 + 12/N) bytes a parameter
 
-Reference: Rajbhandari et al. 2020, arXiv:1910.02054.
+With ``offload_optimizer: cpu`` (ZeRO-Offload) states and optimizer are on the host.
+
+Reference: Rajbhandari et al. 2020, arXiv:1910.02054; Ren et al. 2021, arXiv:2101.06840.
 """
 
 from simcollectives.training.program import Program
 from simcollectives.training.setup import Training
 from simcollectives.training.strategies import zero_all_reduce, zero_paper
 from simcollectives.training.strategies.types import SHARDED, Options, Strategy
+from simcollectives.training.strategies.zero_offload import OFFLOAD_1_2, offload_problems, offload_warnings
 from simcollectives.training.strategies.zero_options import (
     IMPLEMENTATION,
     REDUCE_BUCKET,
@@ -21,7 +24,7 @@ from simcollectives.training.strategies.zero_options import (
     uses_deepspeed,
 )
 
-OPTIONS = (IMPLEMENTATION, REDUCE_BUCKET, overlap_comm(False), *SHARED, *STAGE_1_2)
+OPTIONS = (IMPLEMENTATION, REDUCE_BUCKET, overlap_comm(False), *SHARED, *STAGE_1_2, *OFFLOAD_1_2)
 
 
 def write_program(training: Training, options: Options) -> Program:
@@ -33,7 +36,8 @@ def write_program(training: Training, options: Options) -> Program:
 
 def warnings(training: Training, options: Options) -> tuple[str, ...]:
     """Tell of options that do nothing."""
-    return all_reduce_warnings(training, options, OPTIONS, stage=1)
+    found = all_reduce_warnings(training, options, OPTIONS, stage=1)
+    return (*found, *offload_warnings(options)) if uses_deepspeed(options) else found
 
 
 def _shards(_options: Options) -> str:
@@ -47,5 +51,6 @@ STRATEGY = Strategy(
     program=write_program,
     options=OPTIONS,
     warnings=warnings,
+    problems=offload_problems,
     shards=_shards,
 )

@@ -7,26 +7,43 @@ is larger than a bucket is reduced alone. There is no reduce-scatter: the whole 
 for the last one. Without ``overlap_comm`` all of it stands on the compute stream; with it a second bucket is filled
 meanwhile, and the host waits for the device after the backward pass.
 
+With ``offload_optimizer: cpu`` a rank's own part of every bucket is copied to the host instead, where the optimizer
+runs: in float32 for the last micro-batch, and whole gradients out and in to add up those before it. The host waits for
+each part to be checked for overflow.
+
     traffic of a rank = (2 + 1) (N - 1)/N x bytes of the parameters, where the paper has 2
 
 Reference: deepspeed 0.19.8, runtime/zero/stage_1_and_2.py. Assumes that the whole model has one dtype.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from simcollectives.training.model import Parameter
-from simcollectives.training.passes import GRADIENTS, NEW_GRADIENTS, PARAMETERS, Hooks, backward, forward, stand_buffers
+from simcollectives.training.offload import Host, HostOptimizer, accumulate_on_host, gradient_to_host
+from simcollectives.training.passes import (
+    BUCKETS,
+    GRADIENTS,
+    NEW_GRADIENTS,
+    PARAMETERS,
+    Hooks,
+    backward,
+    forward,
+    stand_buffers,
+)
 from simcollectives.training.pricing import WORLD
 from simcollectives.training.program import COMPUTE, Builder, Call, Item, Program
 from simcollectives.training.setup import Training
 from simcollectives.training.sharding import UNSHARDED_GRADIENTS, optimizer_on_shard, stand_optimizer_shard
 from simcollectives.training.strategies.types import Options
 from simcollectives.training.strategies.zero_flat import FlatParameters, Slice, flat_parameters, split_at
+from simcollectives.training.strategies.zero_offload import host_in_use
 from simcollectives.training.strategies.zero_options import Dtypes, dtypes_of, with_gradient_copy
 
 REDUCTION = "reduction"
-BUCKETS, COPIES = "reduce buckets", "copies of buckets"
+COPIES = "copies of buckets"
+OFFLOAD_BUFFER = "offload buffer"
 
 
 @dataclass
@@ -40,6 +57,8 @@ class _Reducer:
     flat: FlatParameters
     dtypes: Dtypes
     first: bool
+    last: bool
+    host: Host | None
     held: list[Parameter] = field(default_factory=list)
     number: int = 0
     shard_made: bool = False
@@ -77,15 +96,33 @@ class _Reducer:
         builder.compute(f"divide {name}", divided, stream=self.stream, after=[builder.last[COMPUTE]])
         for kind, slices in self._messages():
             self._message(name, kind, slices)
-        mine = sum(size for owner, size in self.flat.slices(self.held) if owner == 0) * width
-        builder.compute(
-            f"own part of {name}",
-            self.training.memory_seconds(4 * mine),
-            stream=self.stream,
-            allocates=self._shard(),
-            frees=self._left_in_place(),
-        )
+        mine = sum(size for owner, size in self.flat.slices(self.held) if owner == 0)
+        if self.host is not None:
+            self._to_host(self.host, f"own part of {name}", mine)
+        else:
+            seconds = self.training.memory_seconds(4 * mine * width)
+            allocates, frees = self._shard(), self._left_in_place()
+            builder.compute(f"own part of {name}", seconds, stream=self.stream, allocates=allocates, frees=frees)
         self.held, self.number = [], self.number + 1
+
+    def _to_host(self, host: Host, name: str, mine: int) -> None:
+        """Copy the own part out; to add up, the whole gradients that are partly the rank's own."""
+        builder, training, stream, model = self.builder, self.training, self.stream, self.dtypes.model
+        width = self.dtypes.model_bytes
+        end = builder.compute(name, training.memory_seconds(2 * mine * width), stream=stream)
+        whole = sum(p.elements for p in own_parameters(self.flat, self.held)) * width
+        if mine and training.accumulation > 1:
+            held = not self.first
+            end = accumulate_on_host(
+                builder, training, host, name, whole, held=held, returns=False, stream=stream, after=[end]
+            )
+        if mine and self.last:
+            seconds = training.memory_seconds(2 * mine * width)
+            checked = builder.compute(f"norm and overflow of {name}", seconds, stream=stream, after=[end])
+            builder.host(f"wait for overflow of {name}", after=[checked])
+            end = gradient_to_host(builder, training, host, name, mine, model, stream=stream)
+        left = self._left_in_place() if self.stage == 2 else [(GRADIENTS, whole)]
+        builder.compute(f"free {name}", 0.0, stream=stream, after=[end], frees=left)
 
     def _wait_for_the_one_before(self) -> None:
         """With overlap, the bucket is filled behind the reduction of the one before; some paths stop the host, too."""
@@ -159,24 +196,49 @@ class _Reducer:
 def write_program(training: Training, options: Options, stage: int) -> Program:
     """Write the step of one rank."""
     builder = Builder()
+    host = host_in_use(training, options)
+    if host is not None:
+        options = {**options, "contiguous_gradients": True}
     training, dtypes = with_gradient_copy(training), dtypes_of(training, options)
     flat = flat_parameters(training.model.parameters, training.world_size, round_robin=options["round_robin_gradients"])
     builder.stand(PARAMETERS, flat.elements * dtypes.model_bytes)
     stand_buffers(builder, training)
-    stand_optimizer_shard(builder, training, flat.shard)
-    _passes(builder, training, options, stage, flat, dtypes)
-    _step(builder, training, flat, dtypes, kept=_kept_gradients(training, stage, flat, dtypes))
+    if host is None:
+        stand_optimizer_shard(builder, training, flat.shard)
+    else:
+        builder.stand(OFFLOAD_BUFFER, max(p.elements for p in flat.parameters) * dtypes.model_bytes)
+    _passes(builder, training, options, stage, flat, dtypes, host)
+    builder.phase = "optimizer"
+    kept = _kept_gradients(training, stage, flat, dtypes, offloaded=host is not None)
+    if host is None:
+        _step(builder, training, flat, dtypes, kept)
+    else:
+        _host_step(builder, training, options, flat, dtypes, host, kept)
+    call = Call("all_gather", WORLD, training.world_size, flat.elements, dtypes.model)
+    builder.collective("parameters", call, stream=COMPUTE)
     return builder.program()
 
 
-def _kept_gradients(training: Training, stage: int, flat: FlatParameters, dtypes: Dtypes) -> int:
-    if stage == 1:
-        return training.model.elements * dtypes.model_bytes
-    return flat.shard * dtypes.accumulation_bytes
+def own_parameters(flat: FlatParameters, parameters: Iterable[Parameter]) -> list[Parameter]:
+    """Return the parameters of which rank 0 owns a part."""
+    return [p for p in parameters if any(owner == 0 for owner, _ in flat.slices([p]))]
+
+
+def _kept_gradients(training: Training, stage: int, flat: FlatParameters, dtypes: Dtypes, *, offloaded: bool) -> int:
+    if stage == 2:
+        return 0 if offloaded else flat.shard * dtypes.accumulation_bytes
+    gone = sum(p.elements for p in own_parameters(flat, flat.parameters)) if offloaded else 0
+    return (training.model.elements - gone) * dtypes.model_bytes
 
 
 def _passes(
-    builder: Builder, training: Training, options: Options, stage: int, flat: FlatParameters, dtypes: Dtypes
+    builder: Builder,
+    training: Training,
+    options: Options,
+    stage: int,
+    flat: FlatParameters,
+    dtypes: Dtypes,
+    host: Host | None,
 ) -> None:
     copies = 2 if options["overlap_comm"] else 1
     size = options["reduce_bucket_size"] * dtypes.model_bytes * copies
@@ -190,7 +252,7 @@ def _passes(
         if not made:
             builder.compute("buckets", 0.0, allocates=buffers)
         made = stage == 1
-        reducer = _Reducer(builder, training, options, stage, flat, dtypes, first)
+        reducer = _Reducer(builder, training, options, stage, flat, dtypes, first, last, host)
         during = stage == 2 or (last and options["overlap_comm"])
         more: dict[str, Any] = {"ready": reducer.ready} if during else {}
         item = UNSHARDED_GRADIENTS if stage == 2 else GRADIENTS
@@ -205,7 +267,6 @@ def _passes(
 
 def _step(builder: Builder, training: Training, flat: FlatParameters, dtypes: Dtypes, kept: int) -> None:
     """The optimizer: overflow and norm of the gradients first, each of which the host waits for; then the gather."""
-    builder.phase = "optimizer"
     read = flat.shard * dtypes.accumulation_bytes
     for name, dtype in (("overflow", "uint8"), ("norm", "float32")):
         tell(builder, training, f"{name} of gradients", dtype, read)
@@ -217,8 +278,23 @@ def _step(builder: Builder, training: Training, flat: FlatParameters, dtypes: Dt
         gradient_dtype=dtypes.accumulation,
         frees=[(GRADIENTS, kept)],
     )
-    call = Call("all_gather", WORLD, training.world_size, flat.elements, dtypes.model)
-    builder.collective("parameters", call, stream=COMPUTE)
+
+
+def _host_step(
+    builder: Builder,
+    training: Training,
+    options: Options,
+    flat: FlatParameters,
+    dtypes: Dtypes,
+    host: Host,
+    kept: int,
+) -> None:
+    """The optimizer on the host, which has the overflow and norm of the gradients already."""
+    for name, dtype in (("overflow", "uint8"), ("norm", "float32")):
+        tell(builder, training, f"{name} of gradients", dtype, 0)
+    optimizer = HostOptimizer(builder, training, host, options, dtypes.model, COMPUTE)
+    end = optimizer.run([flat.shard], after=builder.last.values())
+    builder.compute("parameters updated", 0.0, after=[end], frees=[(GRADIENTS, kept)] if kept else [])
 
 
 def tell(builder: Builder, training: Training, name: str, dtype: str, read: int) -> None:

@@ -10,6 +10,10 @@ Psi + Psi elements are gathered. From the second on, a queue of all uses is know
 - after a module its parameters are released, but not those noted for a later use, those used again within
   ``max_reuse`` elements, or those that are ``persistent``.
 
+Shards that are ``on_drive`` are read into one of a few buffers of the host, and stay there until the parameter is
+released. The next of the queue are read while twice the elements in flight are passed, and buffers last; what has not
+been read ends the gathering ahead.
+
 Reference: deepspeed 0.19.8, runtime/zero/partitioned_param_coordinator.py.
 """
 
@@ -18,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from simcollectives.errors import InputError, Problem
 from simcollectives.training.model import Parameter
 from simcollectives.training.strategies.types import Options
 from simcollectives.training.strategies.zero_visits import Stop, Visit
@@ -25,11 +30,12 @@ from simcollectives.training.strategies.zero_visits import Stop, Visit
 
 @dataclass(frozen=True)
 class Fetch:
-    """What one module's hook does: gathers ``needed``, waits for ``waited``, gathers ``ahead``."""
+    """What one module's hook does: gathers ``needed``, waits for ``waited``, gathers ``ahead``, reads from drives."""
 
     needed: tuple[Parameter, ...]
     waited: tuple[Parameter, ...]
     ahead: tuple[Parameter, ...]
+    read: tuple[Parameter, ...] = ()
 
 
 @dataclass
@@ -37,7 +43,7 @@ class Coordinator:
     """Follows the visits of a forward and a backward pass. ``known``: they were recorded before.
 
     ``live`` are the elements gathered and not released, ``most_live`` the most of them; persistent parameters that were
-    there from the start do not count.
+    there from the start do not count. ``buffers`` are those of the host for shards ``on_drive``.
     """
 
     visits: Sequence[Visit]
@@ -47,12 +53,16 @@ class Coordinator:
     available: set[str] = field(default_factory=set)
     live: int = 0
     most_live: int = 0
+    on_drive: frozenset[str] = frozenset()
+    buffers: int = 0
 
     def __post_init__(self) -> None:
         uses = [(p, step) for step, visit in enumerate(self.visits) for p in visit.parameters]
         self.queue = deque(uses if self.known else [])
         self.wanted: dict[str, int] = {}
         self.in_flight: set[str] = set()
+        self.read: set[str] = set()
+        self.elements = {p.name: p.elements for p, _ in uses}
         self.step = 0
 
     def fetch(self, visit: Visit) -> Fetch:
@@ -63,8 +73,24 @@ class Coordinator:
         self.in_flight -= {p.name for p in waited}
         self.available |= {p.name for p in waited}
         ahead = self._ahead(visit) if self.known else []
+        read = self._read_ahead() if self.known and self.options["prefetch_bucket_size"] else []
         self.step += 1
-        return Fetch(tuple(needed), tuple(waited), tuple(ahead))
+        return Fetch(tuple(needed), tuple(waited), tuple(ahead), tuple(read))
+
+    def _read_ahead(self) -> list[Parameter]:
+        flying = sum(self.elements[name] for name in self.in_flight)
+        passed, found = 0, []
+        for parameter, _ in self.queue if self.on_drive else ():
+            if passed > 2 * flying or len(self.read) >= self.buffers:
+                break
+            if self._is_on_drive(parameter):
+                self.read.add(parameter.name)
+                found.append(parameter)
+            passed += parameter.elements
+        return found
+
+    def _is_on_drive(self, parameter: Parameter) -> bool:
+        return parameter.name in self.on_drive and parameter.name not in self.read
 
     def _ahead(self, visit: Visit) -> list[Parameter]:
         missing = {p.name for p in visit.parameters if self.wanted.get(p.name, -1) < self.step}
@@ -76,6 +102,8 @@ class Coordinator:
         picked: dict[str, Parameter] = {}
         size = 0
         while self.options["prefetch_bucket_size"] and self.queue and size < most:
+            if self._is_on_drive(self.queue[0][0]):
+                break
             parameter, use = self.queue.popleft()
             self.wanted[parameter.name] = max(self.wanted.get(parameter.name, -1), use)
             if self._is_away(parameter) and parameter.name not in picked:
@@ -91,6 +119,11 @@ class Coordinator:
         for parameter in parameters:
             self.in_flight.add(parameter.name)
             self.live += parameter.elements
+            self.read |= {parameter.name} & self.on_drive
+        if len(self.read) > self.buffers:
+            rule = f"{self.buffers} buffers do not hold the shards of {len(self.read)} parameters that are not released"
+            remedy = f"write {len(self.read)} or more, or a smaller max_reuse_distance"
+            raise InputError([Problem("param_buffer_count", f"{rule}; {remedy}")])
         self.most_live = max(self.most_live, self.live)
 
     def release(self, visit: Visit, *, late: bool = False) -> tuple[Parameter, ...]:
@@ -104,6 +137,7 @@ class Coordinator:
         released = tuple(p for p in visit.parameters if p.name in names and p.name in self.available)
         for parameter in released:
             self.available.discard(parameter.name)
+            self.read.discard(parameter.name)
             self.live -= parameter.elements
         return released
 

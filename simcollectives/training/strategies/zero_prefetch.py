@@ -6,6 +6,9 @@ alone is gathered in place. The host never runs ahead of more than two parameter
 memory that was released before it: it waits where more than ``max_live_parameters``, or than what the hooks themselves
 keep, would stand at once (DeepSpeed leaves that to PyTorch's allocator).
 
+With ``offload_param`` the rank's shard of what is gathered is first copied from the host, which waits for it; shards on
+drives are read before that, ahead where there are buffers.
+
 With ``zero_hpz_partition_size`` a parameter that is released leaves a second shard on the rank, of which the next
 gathers need only these ranks, until the step. With ``zero_quantized_weights`` 8-bit integers and a float32 scale for
 about 8,000 of them are gathered, and made parameters again when they are waited for.
@@ -18,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from simcollectives.training.model import Module, Parameter
+from simcollectives.training.offload import LEAST_ON_DRIVE, NVME_READ, Host, copy_to_device, offloads
 from simcollectives.training.pricing import WORLD
 from simcollectives.training.program import COMPUTE, Builder, Call, Item
 from simcollectives.training.setup import Training
@@ -58,6 +62,7 @@ class Parameters:
     persistent: Sequence[Parameter]
     held: dict[str, int] = field(default_factory=dict)
     second: dict[str, int] = field(default_factory=dict)
+    host: Host | None = None
 
     def __post_init__(self) -> None:
         self.stream = GATHERING if self.options["overlap_comm"] else COMPUTE
@@ -68,6 +73,15 @@ class Parameters:
         self.waited = self.joined = -1
         self.freed: deque[tuple[int, int]] = deque()
         self.standing = self.room = 0
+        self.reads: dict[str, int] = {}
+        self.on_drive: frozenset[str] = frozenset()
+        if offloads(self.options)[1] == "nvme":
+            kept = {p.name for p in self.persistent}
+            large = [p for p in self.training.model.parameters if self._shard_bytes(p) >= LEAST_ON_DRIVE]
+            self.on_drive = frozenset(p.name for p in large if p.name not in kept)
+
+    def _shard_bytes(self, parameter: Parameter) -> int:
+        return padded(parameter.elements, self.ranks) // self.ranks * self.dtypes.model_bytes
 
     def begin(self, stops: Sequence[Stop], *, known: bool) -> None:
         """Begin a forward and backward pass."""
@@ -79,6 +93,8 @@ class Parameters:
                 frozenset(p.name for p in self.persistent),
                 known=known,
                 available=set(self.held),
+                on_drive=self.on_drive,
+                buffers=self.options["param_buffer_count"],
             )
             for _ in range(2)
         )
@@ -93,6 +109,9 @@ class Parameters:
                 self._wait(parameter)
             self._join()
             self.gather(fetch.ahead)
+            if self.host is not None:
+                for parameter in fetch.read:
+                    self._read(self.host, parameter)
 
     def after(self, module: Module) -> None:
         """Run the hook of what is left; in the backward pass, what needs no gradient of its input has none."""
@@ -114,21 +133,37 @@ class Parameters:
         far = [p for p in ordered if p.name not in self.second]
         size = self.options["zero_hpz_partition_size"]
         for group, ranks, chosen in ((HPZ, min(size, self.ranks), near), (WORLD, self.ranks, far)):
-            alone = self.options["allgather_sequential"]
-            for together in [[p] for p in chosen] if alone else [chosen] if chosen else []:
-                self._gather(together, group, ranks)
+            if chosen:
+                self._gather(chosen, group, ranks)
 
     def _gather(self, parameters: Sequence[Parameter], group: str, ranks: int) -> None:
         more = f" and {len(parameters) - 1} more" if len(parameters) > 1 else ""
         name = f"{parameters[0].name}{more}"
         elements = sum(padded(p.elements, self.ranks) for p in parameters)
         after = self._make_room(sum(p.elements for p in parameters))
+        if self.host is not None:
+            after = self._from_host(self.host, name, parameters, after)
         if self.options["zero_quantized_weights"]:
             gather = self._quantized(name, parameters, elements, group, ranks, after)
         else:
             gather = self._plain(name, parameters, elements, group, ranks, after)
         for parameter in parameters:
             self.flying[parameter.name] = gather
+
+    def _from_host(self, host: Host, name: str, parameters: Sequence[Parameter], after: list[int]) -> list[int]:
+        """Copy the own shards to the device, after what is on drives has been read."""
+        far = [p for p in parameters if p.name in self.on_drive]
+        for parameter in far:
+            if parameter.name not in self.reads:
+                self._read(host, parameter)
+        read = [self.reads.pop(p.name) for p in far]
+        size = sum(self._shard_bytes(p) for p in parameters)
+        after = [*after, *read]
+        return [copy_to_device(self.builder, host, name, size, stream=self.stream, after=after, blocks=True)]
+
+    def _read(self, host: Host, parameter: Parameter) -> None:
+        seconds = self._shard_bytes(parameter) / host.read
+        self.reads[parameter.name] = self.builder.copy(f"{parameter.name} read", seconds, stream=NVME_READ)
 
     def _plain(
         self, name: str, parameters: Sequence[Parameter], elements: int, group: str, ranks: int, after: list[int]
@@ -229,14 +264,27 @@ class Parameters:
         self.freed.append((place, sum(p.elements for p in parameters)))
 
     def _keep_second_shard(self, parameter: Parameter) -> None:
-        ranks = min(self.options["zero_hpz_partition_size"], self.ranks)
         if self.options["zero_hpz_partition_size"] == 1 or parameter.name in self.second:
             return
-        size = padded(parameter.elements, self.ranks) // ranks * self.dtypes.model_bytes
+        size = self._second_shard(parameter)
         self.second[parameter.name] = size
         seconds = self.training.memory_seconds(2 * size)
         made = self.builder.compute(f"second shard of {parameter.name}", seconds, allocates=[(SECOND_SHARDS, size)])
         self.builder.host("wait for a second shard", after=[made])
+
+    def _second_shard(self, parameter: Parameter) -> int:
+        ranks = min(self.options["zero_hpz_partition_size"], self.ranks)
+        return int(padded(parameter.elements, self.ranks) // ranks * self.dtypes.model_bytes)
+
+    def stand(self) -> None:
+        """Note what stands before a step: persistent parameters, but at first second shards, made with the first."""
+        builder, parameters = self.builder, self.training.model.parameters
+        if self.training.iteration != 0:
+            self.held = {p.name: padded(p.elements, self.ranks) * self.dtypes.model_bytes for p in self.persistent}
+            builder.stand(UNSHARDED, sum(self.held.values()))
+        elif self.options["zero_hpz_partition_size"] > 1:
+            self.second = {p.name: self._second_shard(p) for p in parameters}
+            builder.stand(SECOND_SHARDS, sum(self.second.values()))
 
     def renew(self) -> None:
         """After the optimizer: gather the persistent parameters one by one; second shards are out of date."""
@@ -247,7 +295,10 @@ class Parameters:
             size = padded(parameter.elements, self.ranks) * self.dtypes.model_bytes
             call = Call("all_gather", WORLD, self.ranks, size // self.dtypes.model_bytes, self.dtypes.model)
             held = [(UNSHARDED, size)]
-            ends.append(builder.collective(parameter.name, call, after=[builder.last[COMPUTE]], allocates=held))
+            after = [builder.last[COMPUTE]]
+            if self.host is not None:
+                after = self._from_host(self.host, parameter.name, [parameter], after)
+            ends.append(builder.collective(parameter.name, call, after=after, allocates=held))
         frees = [(SECOND_SHARDS, size) for size in self.second.values()]
         builder.compute("end of the step", 0.0, after=ends, frees=frees)
 

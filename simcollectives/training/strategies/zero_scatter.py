@@ -6,6 +6,9 @@ at once (``reduce_scatter: false``: the bucket is all-reduced as it is). A rank 
 all the time. All of it is on a stream of its own with ``overlap_comm``; the host never runs ahead of more than two
 buckets, and waits for the last one at the end of every backward pass.
 
+With ``offload_optimizer`` that buffer is on the host: a part is copied out and back, or in, added to and out again; and
+after the last micro-batch it is copied out once more, in float32.
+
 With ``zero_quantized_gradients``, and more than one node, each gradient goes by itself as 4-bit integers with float32
 scales: an all-to-all in the node, where the sum is made, then one across nodes. Vectors, and what is no multiple of
 2 N, are reduce-scattered.
@@ -18,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from simcollectives.training.model import Parameter
+from simcollectives.training.offload import Host, accumulate_on_host, gradient_to_drive, gradient_to_host, offloads
 from simcollectives.training.pricing import WORLD
 from simcollectives.training.program import COMPUTE, Builder, Call, Item
 from simcollectives.training.setup import Training
@@ -32,7 +36,11 @@ NODE, ACROSS = "node", "across nodes"
 
 @dataclass
 class Gradients:
-    """The bucket, through the backward passes of a step. ``first``: there is nothing to add to yet."""
+    """The bucket, through the backward passes of a step. ``first``: there is nothing to add to yet.
+
+    With a ``host`` parts are added up there, and after the ``last`` micro-batch copied in float32, but for those of
+    parameters whose optimizer ``stays`` on the device.
+    """
 
     builder: Builder
     training: Training
@@ -41,6 +49,9 @@ class Gradients:
     first: bool = True
     held: list[Parameter] = field(default_factory=list)
     number: int = 0
+    host: Host | None = None
+    last: bool = False
+    stays: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.stream = REDUCTION if self.options["overlap_comm"] else COMPUTE
@@ -82,16 +93,36 @@ class Gradients:
             buffers = self._all_reduce(f"bucket {self.number}")
         else:
             buffers = self._scatter(sorted(self.held, key=lambda p: self.place[p.name]))
-        own = sum(padded(p.elements, self.ranks) for p in self.held) // self.ranks
+        own = local_elements(self.held, self.ranks)
         widths = self.dtypes.communication_bytes, self.dtypes.accumulation_bytes
         moved = own * (sum(widths) + (0 if self.first else widths[1]))
         left: list[Item] = []
         if not kept:
             left = [(UNSHARDED_GRADIENTS, self.elements * self.dtypes.model_bytes)]
+        if self.host is not None:
+            self._to_host(self.host, f"own part of bucket {self.number}", own)
+            moved = 0
         seconds = self.training.memory_seconds(moved)
         name = f"keep own part of bucket {self.number}"
         self.events.append(builder.compute(name, seconds, stream=self.stream, frees=[*buffers, *left]))
         self.held, self.number = [], self.number + 1
+
+    def _to_host(self, host: Host, name: str, own: int) -> None:
+        """Add the own part to that on the host, on the device; write it to drives in the end."""
+        builder, training, stream, dtype = self.builder, self.training, self.stream, self.dtypes.accumulation
+        size, held = own * self.dtypes.accumulation_bytes, not self.first
+        accumulate_on_host(builder, training, host, name, size, held=held, returns=True, stream=stream)
+        if not self.last:
+            return
+        staying = local_elements([p for p in self.held if p.name in self.stays], self.ranks)
+        if staying:
+            seconds = training.memory_seconds((self.dtypes.accumulation_bytes + 4) * staying)
+            builder.compute(f"{name} that stays", seconds, stream=stream)
+        if leaving := own - staying:
+            drives = offloads(self.options)[0] == "nvme"
+            end = gradient_to_host(builder, training, host, name, leaving, dtype, stream=stream, blocks=drives)
+            if drives:
+                gradient_to_drive(builder, host, name, leaving, [end])
 
     def _cast(self, name: str, elements: int) -> list[Item]:
         """Divide gradients, in another dtype if they are reduced in one."""

@@ -8,25 +8,36 @@ Reference: deepspeed 0.19.8, runtime/zero/stage3.py. Assumes that the whole mode
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from simcollectives.training.model import Module, Parameter
-from simcollectives.training.passes import GRADIENTS, PARAMETERS, Hooks, backward, forward, stand_buffers
+from simcollectives.training.offload import Host, HostOptimizer, copy_to_host, offloads, on_device
+from simcollectives.training.passes import (
+    BUCKETS,
+    GRADIENT_COPY,
+    GRADIENTS,
+    PARAMETERS,
+    Hooks,
+    backward,
+    forward,
+    stand_buffers,
+)
 from simcollectives.training.pricing import WORLD
 from simcollectives.training.program import COMPUTE, Builder, Call, Program
 from simcollectives.training.setup import Training
 from simcollectives.training.sharding import (
-    UNSHARDED,
     UNSHARDED_GRADIENTS,
     optimizer_on_shard,
     padded,
     stand_optimizer_shard,
 )
 from simcollectives.training.strategies.types import Options
-from simcollectives.training.strategies.zero_all_reduce import BUCKETS, tell
+from simcollectives.training.strategies.zero_all_reduce import tell
 from simcollectives.training.strategies.zero_fetch import persistent_parameters, visits_of
+from simcollectives.training.strategies.zero_offload import host_in_use
 from simcollectives.training.strategies.zero_options import Dtypes, dtypes_of, with_gradient_copy
 from simcollectives.training.strategies.zero_prefetch import Parameters
-from simcollectives.training.strategies.zero_scatter import Gradients
+from simcollectives.training.strategies.zero_scatter import Gradients, local_elements
 from simcollectives.training.strategies.zero_visits import Stop, Tree, stops_of_step
 
 
@@ -35,34 +46,46 @@ def write_program(training: Training, options: Options) -> Program:
     builder = Builder()
     training, dtypes = with_gradient_copy(training), dtypes_of(training, options)
     persistent = persistent_parameters(training.model.parameters, options)
-    gathered = Parameters(builder, training, options, dtypes, persistent)
-    gradients = Gradients(builder, training, options, dtypes)
+    host, (optimizer, parameters) = host_in_use(training, options), offloads(options)
+    gathered = Parameters(builder, training, options, dtypes, persistent, host=host if parameters != "none" else None)
+    gradients = Gradients(
+        builder,
+        training,
+        options,
+        dtypes,
+        host=host if optimizer != "none" else None,
+        stays=names_on_device(training, options),
+    )
     _stand(builder, training, options, dtypes, gathered)
     stops = stops_of_step(training, Tree(training.model, options["module_granularity_threshold"]))
     for micro_batch in range(training.accumulation):
         builder.micro_batch, builder.phase = micro_batch, "forward"
         before = _passes_before(training, micro_batch)
+        gradients.last = micro_batch == training.accumulation - 1
         _tell_records(builder, training, stops, before)
         gathered.begin(stops, known=before is None or before > 0)
         _pass(builder, training, dtypes, gathered, gradients)
-    _step(builder, training, options, dtypes)
+    _step(builder, training, options, dtypes, host)
     gathered.renew()
     return builder.program()
 
 
 def _stand(builder: Builder, training: Training, options: Options, dtypes: Dtypes, gathered: Parameters) -> None:
-    """Shards of everything and a bucket; persistent parameters whole, but before the first step."""
+    """Note shards of everything, a bucket, and what is whole."""
     shard = shard_elements(training)
-    builder.stand(PARAMETERS, shard * dtypes.model_bytes)
+    optimizer, parameters = offloads(options)
+    if parameters == "none":
+        builder.stand(PARAMETERS, shard * dtypes.model_bytes)
     stand_buffers(builder, training)
-    stand_optimizer_shard(builder, training, shard)
-    builder.stand(GRADIENTS, shard * dtypes.accumulation_bytes)
+    if optimizer == "none":
+        stand_optimizer_shard(builder, training, shard)
+        builder.stand(GRADIENTS, shard * dtypes.accumulation_bytes)
+    elif here := sum(groups_of(training, options)[0]):
+        stand_optimizer_shard(builder, training, here)
+        builder.stand(GRADIENT_COPY, 4 * here)
     if options["contiguous_gradients"]:
         builder.stand(BUCKETS, options["reduce_bucket_size"] * dtypes.model_bytes)
-    if training.iteration != 0:
-        sizes = {p.name: padded(p.elements, training.world_size) * dtypes.model_bytes for p in gathered.persistent}
-        gathered.held.update(sizes)
-        builder.stand(UNSHARDED, sum(sizes.values()))
+    gathered.stand()
 
 
 def shard_elements(training: Training) -> int:
@@ -117,27 +140,58 @@ def _pass(builder: Builder, training: Training, dtypes: Dtypes, gathered: Parame
     gathered.end()
 
 
-def sub_groups(parameters: Sequence[Parameter], ranks: int, size: int) -> list[int]:
-    """Return what the optimizer takes of a rank's shard at a time, in elements; a group is closed when it is full."""
-    found, held = [], 0
+def sub_groups(parameters: Sequence[Parameter], ranks: int, size: int) -> list[list[Parameter]]:
+    """Return what the optimizer takes at a time; a group is closed when a rank's shard of it is full."""
+    found: list[list[Parameter]] = [[]]
+    held = 0
     for parameter in parameters:
-        held += padded(parameter.elements, ranks) // ranks
-        if held >= size:
-            found.append(held)
+        if found[-1] and held >= size:
+            found.append([])
             held = 0
-    return [*found, held] if held else found
+        found[-1].append(parameter)
+        held += padded(parameter.elements, ranks) // ranks
+    return found if parameters else []
 
 
-def _step(builder: Builder, training: Training, options: Options, dtypes: Dtypes) -> None:
+def groups_of(training: Training, options: Options) -> tuple[list[int], list[int]]:
+    """Return the elements of a rank's sub-groups: those whose optimizer is on the device, and those on the host."""
+    ranks = training.world_size
+    groups = sub_groups(training.model.parameters, ranks, options["sub_group_size"])
+    sizes = [local_elements(group, ranks) for group in groups]
+    here = len(sizes) if offloads(options)[0] == "none" else on_device(sizes, options["ratio"])
+    return sizes[:here], sizes[here:]
+
+
+def names_on_device(training: Training, options: Options) -> frozenset[str]:
+    """Return the parameters whose optimizer is on the device."""
+    groups = sub_groups(training.model.parameters, training.world_size, options["sub_group_size"])
+    return frozenset(p.name for group in groups[: len(groups_of(training, options)[0])] for p in group)
+
+
+def _step(builder: Builder, training: Training, options: Options, dtypes: Dtypes, host: Host | None) -> None:
     """The optimizer, after the norm of the gradients, and in float16 their overflow; the host waits for each."""
     builder.phase = "optimizer"
-    read = shard_elements(training) * dtypes.accumulation_bytes
+    optimizer, parameters = offloads(options)
+    read = shard_elements(training) * dtypes.accumulation_bytes if optimizer == "none" else 0
     if dtypes.model == "float16":
         tell(builder, training, "overflow of gradients", "uint8", read)
     tell(builder, training, "norm of gradients", "float64", read)
-    for elements in sub_groups(training.model.parameters, training.world_size, options["sub_group_size"]):
-        optimizer_on_shard(
-            builder, training, elements, parameter_dtype=dtypes.model, gradient_dtype=dtypes.accumulation
+    here, there = groups_of(training, options)
+    gradient_dtype = dtypes.accumulation
+    if optimizer != "none":
+        # Gradients are in float32 already.
+        training = replace(training, optimizer=replace(training.optimizer, gradient_copy=False))
+        gradient_dtype = "float32"
+    for elements in here:
+        end = optimizer_on_shard(
+            builder, training, elements, parameter_dtype=dtypes.model, gradient_dtype=gradient_dtype
         )
+        if host is not None and parameters != "none":
+            size = elements * dtypes.model_bytes
+            copy_to_host(builder, host, "updated parameters", size, stream=COMPUTE, after=[end], blocks=True)
+    if there and host is not None:
+        updater = HostOptimizer(builder, training, host, options, dtypes.model, COMPUTE, blocks=True)
+        end = updater.run(there, after=builder.last.values())
+        builder.compute("parameters updated", 0.0, after=[end])
     if COMPUTE not in builder.last:
         builder.compute("optimizer", 0.0)
