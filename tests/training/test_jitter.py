@@ -49,7 +49,7 @@ def test_a_step_waits_for_the_slowest_rank() -> None:
 def test_every_rank_played_alike_is_one_rank_played(strategy, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
     """A spread that is too small to be seen: all ranks meet in all groups at the times of one that stands for them."""
     one = data.draw(trainings(slow=False))
-    chosen = data.draw(choices(strategy, one.cluster))
+    chosen = data.draw(choices(strategy, one))
     every = replace(one, jitter=Jitter("gamma", 1e-7))
     expected, found = (simulate_step(x, strategy.name, chosen) for x in (one, every))
     assert found.step_seconds == pytest.approx(expected.step_seconds, rel=1e-5)
