@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simcollectives.errors import InputError, Problem
+from simcollectives.errors import InputError, Problem, counted, show_value, suggestion
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from simcollectives.scenario import AnyScenario, Plan, ScenarioResult
+    from simcollectives.scenario import AnyScenario, Plan, ScenarioResult, StepPlan
 
 app = typer.Typer(
     add_completion=False,
@@ -83,12 +83,12 @@ def compare(
     ] = None,
     model: Annotated[str | None, typer.Option(help="A model of `list models`, or a config.json.")] = None,
     machine: Annotated[str | None, typer.Option(help="A machine of `list machines`.")] = None,
-    nodes: Annotated[int, typer.Option(help="Nodes of the machine.")] = 1,
-    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence.")] = None,
-    micro_batch: Annotated[int, typer.Option(help="Sequences of a rank in one pass.")] = 1,
-    accumulation: Annotated[int, typer.Option(help="Micro-batches of a step.")] = 1,
-    mfu: Annotated[str, typer.Option(help="Share of the device's peak that kernels reach.")] = "40%",
-    recomputation: Annotated[str, typer.Option(help="none, selective or full.")] = "none",
+    nodes: Annotated[int | None, typer.Option(help="Nodes of the machine; 1, if left out.", min=1)] = None,
+    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence.", min=1)] = None,
+    micro_batch: Annotated[int | None, typer.Option(help="Sequences of a rank in one pass; 1.", min=1)] = None,
+    accumulation: Annotated[int | None, typer.Option(help="Micro-batches of a step; 1.", min=1)] = None,
+    mfu: Annotated[str | None, typer.Option(help="Share of the device's peak that kernels reach; 40%.")] = None,
+    recomputation: Annotated[str | None, typer.Option(help="none, selective, operators or full; none.")] = None,
     strategies: Annotated[str | None, typer.Option(help="Names with commas between, or all (the default).")] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the scenario here, to go on from.")] = None,
     output: Annotated[
@@ -103,27 +103,111 @@ def compare(
     from simcollectives.report.files import write_whole
     from simcollectives.scenario import compare as comparing
 
+    settings = {"model": model, "micro_batch": micro_batch, "sequence": sequence, "accumulation": accumulation}
+    settings |= {"mfu": mfu, "recomputation": recomputation}
     if scenario is not None:
-        given = {"--model": model, "--machine": machine, "--sequence": sequence, "--save": save}
-        if several := [name for name, value in given.items() if value is not None]:
+        given = {**settings, "machine": machine, "nodes": nodes, "save": save}
+        if several := [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]:
             raise InputError(f"{', '.join(several)}: the scenario says it already; give a file or options")
         compared = comparing.read_comparison(scenario, strategies)
     elif model is None or machine is None:
         raise InputError("nothing to compare; give a scenario file, or --model llama-3-8b --machine dgx-h100")
     else:
-        settings = {"model": model, "micro_batch": micro_batch, "sequence": sequence, "accumulation": accumulation}
-        settings |= {"mfu": mfu, "recomputation": recomputation}
+        settings["mfu"] = mfu or "40%"
         place = save or Path("comparison.yaml")
-        text = comparing.write_comparison(settings, machine, nodes, strategies or "all", place.parent)
-        compared = comparing.load_comparison(text, str(place))
+        text = comparing.write_comparison(settings, machine, nodes or 1, strategies or "all", place.parent)
+        compared = comparing.load_comparison(text, None if save is None else str(place))
         if save is not None:
             typer.echo(f"wrote {write_whole(save, text.encode())}", err=True)
     raise typer.Exit(_report_all([compared], output=output, as_json=as_json))
 
 
+@app.command()
+def fit(
+    measured: Annotated[list[str], typer.Argument(metavar="LOG_OR_CSV_OR_SET...", help="Files, or shipped sets.")],
+    model: Annotated[str, typer.Option(help="physical, piecewise3, piecewise2 or alpha_beta.")] = "physical",
+    predict: Annotated[
+        list[str] | None, typer.Option(metavar="LOG_OR_CSV_OR_SET", help="Sweeps to predict; may be repeated.")
+    ] = None,
+    nodes: Annotated[list[int] | None, typer.Option(min=1, help="Nodes to predict; may be repeated.")] = None,
+    machine: Annotated[str | None, typer.Option(help="Where links come from that no sweep shows.")] = None,
+    place: Annotated[str, typer.Option(help="out or in: results of place, or in it.")] = "out",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.yaml", help="Write a cluster and a residual plot.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit measured times: parameters, errors, predictions for other node counts, and a cluster for scenarios."""
+    from simcollectives.report.fit_report import run_fit
+
+    run_fit(measured, model, predict or (), nodes or (), machine, place, output=output, as_json=as_json)
+
+
+@app.command("import")
+def import_(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="ds_config.json of DeepSpeed, YAML of accelerate, config.json of a model."
+        ),
+    ],
+    cluster: Annotated[str | None, typer.Option("--cluster", "--machine", help="A machine of `list machines`.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Nodes of it; 1, if no file says.", min=1)] = None,
+    gpus_per_node: Annotated[int | None, typer.Option(help="GPUs of a node, if not all are used.", min=1)] = None,
+    model: Annotated[str | None, typer.Option(help="A model of `list models`, or a config.json.")] = None,
+    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence.", min=1)] = None,
+    micro_batch: Annotated[int | None, typer.Option(help="Sequences of a rank in one pass.", min=1)] = None,
+    accumulation: Annotated[int | None, typer.Option(help="Micro-batches of a step.", min=1)] = None,
+    dtype: Annotated[str | None, typer.Option(help="To train in, where files leave it open: bfloat16, ..")] = None,
+    mfu: Annotated[str | None, typer.Option(help="Share of the device's peak that kernels reach.")] = None,
+    peak: Annotated[str | None, typer.Option(help="That peak, if the machine's is not known: 60 TFLOP/s.")] = None,
+    recomputation: Annotated[str | None, typer.Option(help="none, selective, operators or full.")] = None,
+    auto: Annotated[str, typer.Option(help='Who resolves "auto": hugging_face or deepspeed.')] = "hugging_face",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the scenario here; else it is printed.")
+    ] = None,
+) -> None:
+    """Make a scenario of the configs of other tools: every value with its origin, and what is not modelled.
+
+    Without -o the scenario goes to the standard output, and the tables to the standard error.
+    """
+    from simcollectives.report.imported import run_import
+
+    options = {"cluster": cluster, "nodes": nodes, "gpus_per_node": gpus_per_node, "model": model, "mfu": mfu}
+    options |= {
+        "peak": peak,
+        "sequence": sequence,
+        "micro_batch": micro_batch,
+        "accumulation": accumulation,
+        "auto": auto,
+    }
+    options |= {"dtype": dtype, "recomputation": recomputation}
+    run_import(files, options, output)
+
+
+@app.command()
+def read(
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Logs, CSV, JSON or profiler traces; gzip too.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.csv", help="Write times here, sets.csv beside it.")
+    ] = None,
+    collective: Annotated[str | None, typer.Option(help="The collective, where a log does not say it.")] = None,
+    ranks: Annotated[int | None, typer.Option(help="The number of ranks, where a log does not say it.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read measurements of nccl-tests, rccl-tests, OSU or PyTorch's profiler: what is there, what was skipped, why."""
+    from simcollectives.report.reading import read_and_show
+
+    say = partial(typer.echo, err=True)
+    read_and_show(logs, collective, ranks, output, as_json=as_json, say=say)
+
+
 @app.command("list")
-def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> None:
+def list_(what: Annotated[str, typer.Argument(metavar="WHAT", help=f"One of {', '.join(Catalogue)}.")]) -> None:
     """List what scenarios can name."""
+    known = list(Catalogue)
+    if what not in known:
+        raise InputError(f"there is no list of {show_value(what)}; {suggestion(what, known, 'there are')}")
     from simcollectives.report import tables
 
     makers: dict[Catalogue, Callable[[int], list[RenderableType]]] = {
@@ -132,7 +216,7 @@ def list_(what: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> N
         Catalogue.MACHINES: tables.machine_tables,
         Catalogue.MODELS: tables.model_tables,
     }
-    tables.show(makers[what](tables.make_console(sys.stdout).width), sys.stdout)
+    tables.show(makers[Catalogue(what)](tables.make_console(sys.stdout).width), sys.stdout)
 
 
 @app.command()
@@ -277,13 +361,12 @@ def _run_one(scenario: "AnyScenario", output: Path | None) -> tuple["ScenarioRes
         typer.echo(str(InputError(result.problems, scenario.file)), err=True)
         code = ExitCode.BAD_INPUT
     if result.interrupted:
-        rows = f"{len(result.rows)} finished row{'s' if len(result.rows) != 1 else ''}"
-        typer.echo(f"interrupted: {scenario.file} has {rows}", err=True)
+        typer.echo(f"interrupted: {scenario.file} has {counted(len(result.rows), 'finished row')}", err=True)
         return result, ExitCode.INTERRUPTED
     return result, max(code, ExitCode.DONE if result.passed else ExitCode.EXPECTATION_FAILED)
 
 
-def _say_cost(name: str, plan: "Plan") -> None:
+def _say_cost(name: str, plan: "Plan | StepPlan") -> None:
     """Say what a run costs before it, where it costs anything to speak of."""
     from simcollectives.scenario.advice import advice, cost_line, free_memory_bytes
 
@@ -306,8 +389,8 @@ def _print_tables(result: "ScenarioResult", *, checks_only: bool) -> None:
 def _print_summary(results: Sequence["ScenarioResult"]) -> None:
     checks = [check for result in results for check in result.checks]
     failed = sum(not check.passed for check in checks)
-    scenarios = f"{len(results)} scenario{'s' if len(results) != 1 else ''}"
-    typer.echo(f"{len(checks) - failed} expectations passed, {failed} failed, in {scenarios}")
+    passed = f"{counted(len(checks) - failed, 'expectation')} passed"
+    typer.echo(f"{passed}, {failed} failed, in {counted(len(results), 'scenario')}")
 
 
 def main() -> None:

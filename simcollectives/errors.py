@@ -170,6 +170,15 @@ def listing(names: Sequence[str], limit: int = _LONGEST_LIST) -> str:
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "row"), counted(3, "entry", "entries")
+    ('1 row', '3 entries')
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def suggestion(word: object, known: Sequence[str], what: str = "known", *, whole: bool = False) -> str:
     """Return the remedy for an unknown word: the nearest spelling, else all known words; with ``whole`` both.
 

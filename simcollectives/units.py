@@ -26,6 +26,7 @@ _LONGEST_TEXT = 100
 _LARGEST_EXPONENT = 400  # beyond every float; also keeps 10**exponent small
 _LIKENESS = 0.76  # "GBB" is like "GB", "MT/s" is not like "Tb/s"
 _NUMBER = re.compile(r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*(?P<unit>.*)", re.DOTALL)
+_HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]+(?![0-9a-zA-Z])")
 _GROUPED = re.compile(r"[+-]?[0-9]+(?:[,_][0-9]+|\s+[0-9]{3})+(?:\.[0-9]+)?(?=\D|$)")
 _NOT_FINITE = re.compile(r"[+-]?\.?(?:nan|inf(?:inity)?)(?![a-z])", re.IGNORECASE)
 
@@ -56,6 +57,10 @@ _HABITS: Mapping[str, tuple[str, ...]] = {
     **{p: (f"{p}B", f"{p}iB") for p in "MGTP"},
     **{f"{p}b{s}": (f"{p}B{s}", f"{p}bit{s}") for p in _BINARY for s in ("", "/s")},
 }
+
+
+class TooLargeError(UnitError):
+    """A number that is larger than every float."""
 
 
 @dataclass(frozen=True)
@@ -266,6 +271,10 @@ def _parse_text(text: str, kind: _Kind) -> float:
         remedy = _ungroup(grouped.group()) + stripped[grouped.end() :]
         rule = 'a number has no separators, and its decimal point is "."'
         raise UnitError(f"{shown}: {rule}; {_write(remedy if _is_valid(remedy, kind) else kind.example)}")
+    if hexadecimal := _HEXADECIMAL.match(stripped):
+        remedy = f"{int(hexadecimal.group(), 16)}{stripped[hexadecimal.end() :]}"
+        rule = "a number is written in decimals"
+        raise UnitError(f"{shown}: {rule}; {_write(remedy if _is_valid(remedy, kind) else kind.example)}")
     match = _NUMBER.fullmatch(stripped)
     if match is None:
         raise UnitError(f"{shown} does not start with a number, and {kind.noun} does; {_write(kind.example)}")
@@ -283,9 +292,9 @@ def _to_decimal(number: str, shown: str) -> Decimal:
     try:
         decimal = Decimal(number)
     except InvalidOperation:  # an exponent of more than 18 digits
-        raise _out_of_range(shown) from None
+        raise _out_of_range(shown, large="e-" not in number.lower()) from None
     if decimal and abs(decimal.adjusted()) > _LARGEST_EXPONENT:
-        raise _out_of_range(shown)
+        raise _out_of_range(shown, large=decimal.adjusted() > 0)
     return decimal
 
 
@@ -294,14 +303,15 @@ def _scaled(number: Decimal, scale: Fraction, shown: str) -> float:
     try:
         result = float(Fraction(number) * scale)
     except OverflowError:
-        raise _out_of_range(shown) from None
+        raise _out_of_range(shown, large=True) from None
     if number and not result:
-        raise _out_of_range(shown)
+        raise _out_of_range(shown, large=False)
     return result
 
 
-def _out_of_range(shown: str) -> UnitError:
-    return UnitError(f"{shown} is outside of what a float holds; write a number between 1e-300 and 1e300")
+def _out_of_range(shown: str, *, large: bool) -> UnitError:
+    kind = TooLargeError if large else UnitError
+    return kind(f"{shown} is outside of what a float holds; write a number between 1e-300 and 1e300")
 
 
 def _ungroup(number: str) -> str:
@@ -351,7 +361,7 @@ def _nearest(unit: str, kind: _Kind) -> list[str]:
         alike = {scale: name for scale, name in alike.items() if ("B" in name) == ("B" in unit)} or alike
     if alike:
         return list(alike.values())
-    if any(character.isdigit() for character in unit):  # "0x10 GB/s"
+    if any(character.isdigit() for character in unit):  # "5 x10 GB/s"
         return []
     near = nearest(unit, kind.units, _LIKENESS, fold=False)
     return [] if near is None else [near]

@@ -149,3 +149,17 @@ def test_nothing_is_said_of_a_short_run(tmp_path: Path) -> None:
     done = call(tmp_path, "run", "ring.yaml", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["scenarios"][0]["rows"][0]["rounds"] == 14
+
+
+def test_what_cannot_be_listed_is_told_with_what_can() -> None:
+    unknown, misspelt = (call(Path(), "list", word) for word in ("foo", "algoritms"))
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert unknown.stderr == 'there is no list of "foo"; there are: algorithms, strategies, machines, models\n'
+    assert misspelt.stderr == 'there is no list of "algoritms"; did you mean "algorithms"?\n'
+
+
+def test_one_expectation_is_not_several(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(f"{RING}expect: [{{rounds: {{algorithm: ring}}, equals: 14, abs: 0}}]\n")
+    done = call(tmp_path, "check", "one.yaml")
+    assert "1 of 1 expectation holds\n" in done.stdout
+    assert done.stdout.endswith("1 expectation passed, 0 failed, in 1 scenario\n")

@@ -242,7 +242,7 @@ def test_files_that_are_no_config(tmp_path: Path, content: bytes, words: str) ->
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         read_model(tmp_path / "nothing.json")
-    with pytest.raises(InputError, match=r"config\.json: the file cannot be read"):
+    with pytest.raises(InputError, match=r"the folder has no config\.json; name the file"):
         read_model(tmp_path)
 
 

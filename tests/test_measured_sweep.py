@@ -14,7 +14,6 @@ from simcollectives.errors import InputError
 from simcollectives.measured import PLACES, SHIPPED, load_sweep, restrict
 from simcollectives.measured.sweep import MAX_FILE_BYTES
 from simcollectives.measured.table import PROBLEM_LIMIT
-from simcollectives.metrics import algbw, busbw
 
 HEADER = "set,size_bytes,time_us,algbw_GBps,busbw_GBps,place\n"
 SETS_HEADER = "name,gpu,n_gpus,n_nodes,intra_link,nic,nccl_version,collective,algo,source,caveats\n"
@@ -87,17 +86,15 @@ def test_shipped_names_are_the_data_files_names() -> None:
             assert tuple(dict.fromkeys(row[column] for row in csv.DictReader(stream))) == SHIPPED
 
 
-def test_shipped_bandwidths_follow_from_size_and_time() -> None:
-    """The columns that are not loaded agree, to their three decimals, with the loaded ones."""
-    with (resources.files("simcollectives.measured") / "data" / "timings.csv").open(encoding="utf-8") as stream:
-        for row in csv.DictReader(stream):
-            sweep = load_sweep(row["set"], place=row["place"])
-            size, seconds = int(row["size_bytes"]), float(row["time_us"]) / 1e6
-            assert algbw(size, seconds) == pytest.approx(float(row["algbw_GBps"]) * 1e9, abs=0.51e6)
-            assert sweep.collective is not None
-            assert sweep.world_size is not None
-            bus = busbw(sweep.collective, sweep.world_size, size, seconds)
-            assert bus == pytest.approx(float(row["busbw_GBps"]) * 1e9, abs=1.51e6)
+def test_every_shipped_set_says_what_it_is_and_loads() -> None:
+    for name in SHIPPED:
+        sweep = load_sweep(name)
+        assert sweep.collective is not None
+        assert sweep.world_size is not None
+        assert sweep.source
+        assert sweep.algorithm
+        assert len(sweep.message_bytes) >= 3
+        assert sweep.dropped == ()
 
 
 def test_a_file_needs_four_columns_in_any_order(write: Write) -> None:

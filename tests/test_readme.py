@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from simcollectives.interop.huggingface import read_model
 from simcollectives.scenario.keys import kind_of
 from simcollectives.scenario.yaml_text import parse_document
+from simcollectives.training import load_model, tensor_model, uniform_model
+from simcollectives.training.model import Parameter
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,14 +39,31 @@ def test_output_is_what_run_prints(marker: str, file: str) -> None:
     assert block_after(f"{marker}output").rstrip() == done.stdout.rstrip()
 
 
-def test_python_example_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_examples_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(code) == 1
-    exec(code[0], {})
-    printed = re.search(r"print\(.*\)  # (.*)", code[0])
-    assert printed is not None
-    assert capsys.readouterr().out.strip() == printed.group(1)
+    examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(examples) == 2
+    for code in examples:
+        exec(code, {})
+        printed = re.search(r"print\(.*\)  # (.*)", code)
+        assert printed is not None
+        assert capsys.readouterr().out.strip() == printed.group(1)
+
+
+def test_models_of_ones_own_are_made_as_shown() -> None:
+    config = {
+        "model_type": "gpt2",
+        "n_embd": 768,
+        "n_head": 12,
+        "n_layer": 12,
+        "n_positions": 1024,
+        "vocab_size": 50257,
+    }
+    assert read_model(config).model.elements == load_model("gpt2").elements
+    assert uniform_model(1.3e9, 24, 16).elements == 1_300_000_000
+    assert tensor_model("mine", [Parameter("wte.weight", (50257, 768))]).elements == 50257 * 768
+    for name in ("read_model", "uniform_model", "tensor_model", "Parameter"):
+        assert f"{name}(" in README
 
 
 def test_every_file_that_is_named_exists() -> None:

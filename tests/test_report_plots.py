@@ -170,14 +170,55 @@ RESULTS = {
 }
 
 
-@pytest.mark.parametrize("name", RESULTS)
-def test_no_text_overlaps(name: str) -> None:
+def figure_of(axes: Axes) -> Figure:
+    return root_figure(axes)
+
+
+def texts_of(figure: Figure) -> str:
+    from matplotlib.text import Text
+
+    texts: list[Any] = figure.findobj(Text)
+    return "\n".join(text.get_text() for text in texts)
+
+
+STEMS = {
+    "few algorithms": ["time", "busbw", "bytes"],
+    "two world sizes": ["time", "busbw", "scaling", "bytes"],
+    "one point": ["time", "bytes"],
+    "an option": ["scaling", "bytes"],
+    "measured nodes": ["time", "busbw", "bytes", "measured"],
+}
+SAID = {
+    "one and more ranks": "not drawn (the axes have no zero): 1 rank",
+    "empty messages": "not drawn (the axes have no zero): message 0 B",
+    "many world sizes": "drawn at 64 ranks: 1 of 5 such points",
+    "many algorithms": "rabenseifner = rabenseifner (order: far) = circulant",
+}
+"""In the figure of the time: what is not drawn, and equal curves as one with all their names."""
+
+ONE_FAMILY = ("few algorithms", "measured nodes", "two world sizes")
+SIMILAR = {
+    "decimal messages", "irregular messages", "wide messages", "two messages", "narrow messages", "powers of two",
+    "broadcast", "measured all_gather", "measured all_reduce",
+}  # fmt: skip
+"""Drawn as others are, with other numbers."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SIMILAR else ()) for name in RESULTS]
+)
+def test_figures(name: str) -> None:
+    """No text overlaps; which figures there are, what they say, and sizes of one family (MiB, or MB)."""
     made = list(figures(RESULTS[name]()))
-    assert made
-    assert len({stem for stem, _ in made}) == len(made)
+    stems = [stem for stem, _ in made]
+    assert stems == STEMS.get(name, list(dict.fromkeys(stems)))
     for stem, figure in made:
         assert text_overlaps(figure) == [], stem
         assert figure.get_figwidth() * figure.dpi == 800
+        shown = texts_of(figure)
+        assert stem != "time" or SAID.get(name, "") in shown
+        binary, decimal = (re.search(rf"[0-9] {unit}\b(?!/s)", shown) for unit in ("[KMGT]iB", "[kMGT]B"))
+        assert not (name in ONE_FAMILY and binary and decimal), stem
 
 
 TIMELINES = [
@@ -199,17 +240,6 @@ def test_no_text_overlaps_in_timelines(algorithm: str, options: Any, cluster: Cl
     run = simulate("all_reduce", algorithm, cluster, message, options=options, timeline=True)
     for kind in ("timeline", "bytes"):
         assert text_overlaps(figure_of(plot(run, kind=kind))) == [], kind
-
-
-def figure_of(axes: Axes) -> Figure:
-    return root_figure(axes)
-
-
-def texts_of(figure: Figure) -> str:
-    from matplotlib.text import Text
-
-    texts: list[Any] = figure.findobj(Text)
-    return "\n".join(text.get_text() for text in texts)
 
 
 def test_overlaps_are_found() -> None:
@@ -244,13 +274,11 @@ def test_hidden_text_does_not_count() -> None:
 
 def test_all_crossings_are_marked_with_their_message() -> None:
     names: list[Algorithm] = [("naive", {}), ("butterfly", {}), ("rabenseifner", {})]
-    rows = rows_for(names, powers(10, 30), [8])
-    for stem, figure in figures(result_of(rows)):
-        if stem in ("time", "busbw"):
-            shown = texts_of(figure)
-            # naive: alpha + 7 M/B; butterfly: 3 (alpha + M/B); rabenseifner: 6 alpha + 7/4 M/B
-            assert "1.125 MB: naive → butterfly" in shown
-            assert "5.4 MB: butterfly → rabenseifner" in shown
+    for kind in ("time", "busbw"):
+        shown = texts_of(figure_of(plot(rows_for(names, powers(10, 30), [8]), kind=kind)))
+        # naive: alpha + 7 M/B; butterfly: 3 (alpha + M/B); rabenseifner: 6 alpha + 7/4 M/B
+        assert "1.125 MB: naive → butterfly" in shown
+        assert "5.4 MB: butterfly → rabenseifner" in shown
 
 
 def test_the_bus_bandwidth_has_its_marks_where_the_time_has() -> None:
@@ -265,28 +293,9 @@ def test_the_bus_bandwidth_has_its_marks_where_the_time_has() -> None:
     assert bandwidth == pytest.approx(1.75 * message / seconds)
 
 
-def test_what_is_not_drawn_is_said() -> None:
-    shown = texts_of(dict(figures(RESULTS["one and more ranks"]()))["time"])
-    assert "not drawn (the axes have no zero): 1 rank" in shown
-    shown = texts_of(dict(figures(RESULTS["empty messages"]()))["time"])
-    assert "not drawn (the axes have no zero): message 0 B" in shown
-    shown = texts_of(dict(figures(RESULTS["many world sizes"]()))["time"])
-    assert "drawn at 64 ranks: 1 of 5 such points" in shown
+def test_ranks_that_are_not_drawn_are_said() -> None:
     shown = texts_of(figure_of(plot(simulate("all_reduce", "naive", flat(70), 1000, timeline=True), kind="timeline")))
     assert "ranks 64 to 69 not drawn" in shown
-
-
-def test_equal_curves_are_one_with_both_names() -> None:
-    shown = texts_of(dict(figures(RESULTS["many algorithms"]()))["time"])
-    assert "rabenseifner = rabenseifner (order: far) = circulant" in shown
-
-
-def test_sizes_in_one_figure_are_of_one_family() -> None:
-    for name in ("few algorithms", "measured nodes", "two world sizes"):
-        for stem, figure in figures(RESULTS[name]()):
-            shown = texts_of(figure)
-            binary, decimal = (re.search(rf"[0-9] {unit}\b(?!/s)", shown) for unit in ("[KMGT]iB", "[kMGT]B"))
-            assert not (binary and decimal), (name, stem)
 
 
 def test_measured_figures_state_the_errors() -> None:
@@ -298,17 +307,6 @@ def test_measured_figures_state_the_errors() -> None:
             assert f"median {100 * fit.errors.median:.3g}%" in shown
             assert f"largest {100 * fit.errors.largest:.3g}%" in shown
             assert "measured: mn5_h100_4n4_allreduce_ring" in shown
-
-
-def test_figures_of_a_sweep() -> None:
-    def stems(name: str) -> list[str]:
-        return [stem for stem, _ in figures(RESULTS[name]())]
-
-    assert stems("few algorithms") == ["time", "busbw", "bytes"]
-    assert stems("two world sizes") == ["time", "busbw", "scaling", "bytes"]
-    assert stems("one point") == ["time", "bytes"]
-    assert stems("an option") == ["scaling", "bytes"]
-    assert stems("measured nodes") == ["time", "busbw", "bytes", "measured"]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from simcollectives.report.table_training import (
     step_blocks,
 )
 from simcollectives.report.text import Block, TextTable, rendered, show
+from simcollectives.training import Workload, load_model, prepare_training
 from simcollectives.training.advice import advise
 from simcollectives.training.program import Builder, Call
 from simcollectives.training.step import Step, simulate_step
@@ -195,13 +197,22 @@ def test_a_step_without_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "peak" in text_of(memory_blocks([("alone", step)]))
 
 
-def test_algorithms_that_differ_have_columns() -> None:
-    training = uniform_training(10**6, 1, 1, cluster=NODES)
-    step = simulate_step(training, "ddp", {"find_unused_parameters": True}, choices={"all_reduce": ("ring", {})})
-    cells = table_of(collectives_blocks(step))
-    engines = {one.engine for one in step.collectives}
-    assert ("engine" in cells) == (len(engines) > 1)
-    assert {one.algorithm for one in step.collectives} == {"ring"}
+def test_prices_have_a_column_where_one_kind_has_several(lecture: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *others = lecture.collectives
+    other = replace(lecture, collectives=(replace(first, engine="event"), *others))
+    priced = [f"{first.algorithm} (event)", f"{first.algorithm} (closed_form)"]
+    assert list(dict.fromkeys(table_of(collectives_blocks(other))["priced by"])) == priced
+    written = written_step(monkeypatch, every_kind)
+    by_kind = replace(written, collectives=tuple(replace(one, engine=one.kind) for one in written.collectives))
+    for step in (lecture, by_kind):
+        assert "priced by" not in table_of(collectives_blocks(step))
+
+
+def test_broadcasts_do_not_break_the_table() -> None:
+    training = prepare_training(load_model("resnet-18"), Cluster.machine("dgx-h100", 2), Workload(1, 1), mfu=0.45)
+    blocks = collectives_blocks(simulate_step(training, "ddp"))
+    assert {"broadcast", "all_reduce"} <= set(table_of(blocks)["collective"])
+    assert sum("─" in line for line in text_of(blocks).splitlines()) == 1
 
 
 def test_no_line_is_wider_than_the_terminal(lecture: Step, once: Step, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ TOTALS: dict[str, tuple[int, int, set[int]]] = {
     "llama-2-70b": (68_976_648_192, 723, {855_654_400}),
     "llama-3-8b": (8_030_261_248, 291, {218_112_000}),
     "llama-3-70b": (70_553_706_496, 723, {855_654_400}),
+    "llama-3.1-405b": (405_853_388_800, 1137, {3_187_703_808}),
     "mistral-7b-v0.1": (7_241_732_096, 291, {218_112_000}),
     "mixtral-8x7b-v0.1": (46_702_792_704, 291, {1_451_270_144}),
     "qwen2.5-7b": (7_615_616_512, 339, {233_057_792}),
@@ -387,3 +388,9 @@ def test_bad_lists_of_tensors_tell_all_problems() -> None:
     with pytest.raises(InputError) as caught:
         tensor_model("list", [Parameter("a", (0, 2)), Parameter("a", (1,)), Parameter("", (2,)), Parameter("b", (-1,))])
     assert [problem.place for problem in caught.value.problems] == [f"tensors[{index}]" for index in range(4)]
+
+
+@pytest.mark.parametrize("name", [["gpt2"], {}, None, 2])
+def test_what_is_no_name_is_no_model(name: Any) -> None:
+    with pytest.raises(InputError, match="is not a known model"):
+        load_model(name)

@@ -1,5 +1,6 @@
 """What the hardware is: links, devices, clusters, routes and named machines."""
 
+from simcollectives.cluster.calibrated import CalibratedLink, calibrated_links, calibrated_names, load_calibrated
 from simcollectives.cluster.graph import FullMesh, Graph, Torus, Wiring
 from simcollectives.cluster.link import Device, Link, message_seconds
 from simcollectives.cluster.machines import Machine, list_machines, load_machine
@@ -9,6 +10,7 @@ from simcollectives.cluster.types import Cluster
 from simcollectives.cluster.unequal import Change, Uplink
 
 __all__ = [
+    "CalibratedLink",
     "Change",
     "Cluster",
     "Device",
@@ -23,7 +25,10 @@ __all__ = [
     "Torus",
     "Uplink",
     "Wiring",
+    "calibrated_links",
+    "calibrated_names",
     "list_machines",
+    "load_calibrated",
     "load_machine",
     "message_seconds",
 ]

@@ -46,14 +46,22 @@ def list_machines() -> tuple[Machine, ...]:
 
 
 def load_machine(name: str) -> Machine:
-    """Read a named machine.
+    """Read a named machine; the parts of its name may stand in any order (h100-dgx is dgx-h100).
 
     Raises:
         ClusterError: there is no such machine; the message names the nearest and all known ones.
     """
+    if isinstance(name, str):
+        name = _in_order().get(tuple(sorted(name.split("-"))), name)
     if name not in machine_names():
         raise ClusterError(f"{show_value(name)} is not a known machine; {suggestion(name, machine_names())}")
     return _read(name)
+
+
+@cache
+def _in_order() -> dict[tuple[str, ...], str]:
+    """Names by their parts, sorted."""
+    return {tuple(sorted(name.split("-"))): name for name in machine_names()}
 
 
 @cache

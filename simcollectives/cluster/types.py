@@ -163,20 +163,31 @@ class Cluster:
         return cls.layered([Level("link", link, graph.devices, graph)], rank_order=rank_order)
 
     @classmethod
-    def machine(cls, name: str, nodes: int = 1, *, rank_order: RankOrder | Sequence[int] = "node_major") -> "Cluster":
+    def machine(
+        cls,
+        name: str,
+        nodes: int = 1,
+        *,
+        rank_order: RankOrder | Sequence[int] = "node_major",
+        calibrated: bool = False,
+    ) -> "Cluster":
         """``nodes`` nodes of a named machine; ``simcollectives list machines`` shows the names.
+
+        With ``calibrated`` its links are those that measured times show, where there are any.
 
         Raises:
             ClusterError: the machine is not known, or the number of nodes or the rank order is not valid.
         """
+        from simcollectives.cluster.calibrated import calibrated_links
         from simcollectives.cluster.machines import load_machine
 
         machine = load_machine(name)
+        intra, inter = calibrated_links(machine)[:2] if calibrated else (machine.intra, machine.inter)
         cluster = cls.two_level(
             nodes,
             machine.gpus_per_node,
-            machine.intra,
-            machine.inter,
+            intra,
+            inter,
             rank_order=rank_order,
             device=machine.device,
             name=machine.name,
@@ -185,7 +196,7 @@ class Cluster:
         shared = machine.gpus_per_node // machine.nics_per_node
         if nodes == 1 or shared == 1:
             return cluster
-        return cluster.with_uplinks(Uplink("nic", "inter", machine.inter.bandwidth, devices=shared))
+        return cluster.with_uplinks(Uplink("nic", "inter", inter.bandwidth, devices=shared))
 
     @property
     def world_size(self) -> int:

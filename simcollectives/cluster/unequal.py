@@ -127,8 +127,8 @@ def _ends_problems(place: str, change: Change, world_size: int) -> list[Problem]
     ranks = [change.rank] if change.link is None else list(change.link)
     outside = [rank for rank in ranks if (whole := as_whole(rank)) is None or not 0 <= whole < world_size]
     if outside:
-        rule = f"rank {show_value(outside[0])} is unreachable; ranks are 0 to {world_size - 1}"
-        return [Problem(place, rule)]
+        rule = f"is unreachable; ranks are 0 to {world_size - 1}"
+        return [Problem(place, f"rank {show_value(rank)} {rule}") for rank in dict.fromkeys(outside)]
     return [Problem(place, "a link joins two different ranks")] if ranks[0] == ranks[-1] and link is not None else []
 
 

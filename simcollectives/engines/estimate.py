@@ -290,14 +290,14 @@ def cheaper(
 ) -> Estimate | None:
     """Return what another engine costs that is exact for a job and takes less than half; None where there is none.
 
-    Where vectorized was to play every round (not ``skipping``), it may be vectorized with skipping.
+    Where every round was to be played (not ``skipping``), it may be vectorized with skipping; what is returned skips.
     """
     form = exact_parts(job, time) is not None
     # A round of lockstep is a barrier, which makes no difference on equal links alone.
     if timeline or (found.engine == "lockstep" and not (form and job.cluster.uniform_link is not None)):
         return None
     others = ["vectorized"] if found.engine != "vectorized" or not skipping else []
-    others += ["closed_form"] if form and skipping else []
+    others += ["closed_form"] if form else []
     costs = [rough(job, engine, time=time) for engine in others if _takes(engine, job, time)]
     # Up to a second they are all as good, and vectorized is what engine auto takes.
     best = min(costs, key=lambda cost: max(cost.seconds, ROUGH_SECONDS), default=None)

@@ -34,6 +34,8 @@ def read_model(source: str | os.PathLike[str] | Mapping[str, Any], name: str | N
         return _build(dict(source), name or "model")
     path = Path(source)
     if path.is_dir():
+        if not (path / "config.json").exists():
+            raise InputError("the folder has no config.json; name the file, or a folder that has one", str(path))
         path /= "config.json"
     data = read_object(path)
     try:

@@ -113,10 +113,10 @@ def fit_link(
     _check(collective, cluster, sweep, dtype)
     given = cluster.level(level).link
     measured = np.array(sweep.seconds)
-    jobs = _jobs(make_job(collective, algorithm, cluster, max(sweep.message_bytes), options, "int8"), sweep, dtype)
+    jobs = jobs_of(make_job(collective, algorithm, cluster, max(sweep.message_bytes), options, "int8"), sweep, dtype)
 
     def predict(alpha: float, bandwidth: float) -> FloatArray:
-        return _predict(jobs, cluster.with_link(level, Link(alpha, bandwidth, given.overhead)))
+        return predict_jobs(jobs, cluster.with_link(level, Link(alpha, bandwidth, given.overhead)))
 
     given_predicted = predict(given.alpha, given.bandwidth)
     alpha, bandwidth = _least_squares(predict, measured, given)
@@ -155,7 +155,7 @@ def _check(collective: str, cluster: Cluster, sweep: MeasuredSweep, dtype: str) 
         raise InputError(problems)
 
 
-def _jobs(like: Job, sweep: MeasuredSweep, dtype: str) -> list[Job]:
+def jobs_of(like: Job, sweep: MeasuredSweep, dtype: str) -> list[Job]:
     """One job a message. They share one schedule, which may be large and depends on neither message nor links."""
     jobs = []
     for size in sweep.message_bytes:
@@ -165,7 +165,7 @@ def _jobs(like: Job, sweep: MeasuredSweep, dtype: str) -> list[Job]:
     return jobs
 
 
-def _predict(jobs: Sequence[Job], cluster: Cluster) -> FloatArray:
+def predict_jobs(jobs: Sequence[Job], cluster: Cluster) -> FloatArray:
     """Seconds of each job by its closed form, on a cluster that differs from the jobs' in its links alone."""
     seconds = []
     for job in jobs:

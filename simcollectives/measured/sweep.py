@@ -4,12 +4,14 @@ A sweep is one of the sets shipped with this package (:data:`SHIPPED`), or comes
 (``data/README.md`` says what they mean). Times are kept in seconds and sizes in bytes, as everywhere in this project.
 """
 
+import csv
 import math
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -20,11 +22,15 @@ from simcollectives.measured.table import Problems, Row, read_rows
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.units import format_bytes
 
-SHIPPED: tuple[str, ...] = (
-    "h100_1n8_aws_p5_allreduce_auto",
-    "aic_h100_sxm_1n8_all_gather",
-    "mn5_h100_4n4_allreduce_ring",
-)
+_DATA = resources.files(__package__) / "data"
+
+
+def _shipped_names() -> tuple[str, ...]:
+    with (_DATA / "sets.csv").open(encoding="utf-8") as stream:
+        return tuple(row["name"] for row in csv.DictReader(stream))
+
+
+SHIPPED: tuple[str, ...] = _shipped_names()
 """Names of the sweeps that come with the package."""
 
 PLACES: tuple[str, ...] = ("out", "in")
@@ -125,10 +131,11 @@ def restrict(sweep: MeasuredSweep, min_bytes: float | None = None, max_bytes: fl
 
 
 def _looks_like_a_path(text: str) -> bool:
-    return "/" in text or os.sep in text or text.lower().endswith(".csv") or _is_file(Path(text))
+    return "/" in text or os.sep in text or text.lower().endswith(".csv") or is_file(Path(text))
 
 
-def _is_file(path: Path) -> bool:
+def is_file(path: Path) -> bool:
+    """Whether there is a regular file; no name makes this fail."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -136,22 +143,36 @@ def _is_file(path: Path) -> bool:
 
 
 def _load_shipped(name: str, place: str) -> MeasuredSweep:
-    data = resources.files(__package__) / "data"
-    with (data / "timings.csv").open("rb") as timings, (data / "sets.csv").open("rb") as sets:
-        return _load(timings, sets, "measured/data/timings.csv", name, place)
+    problems = Problems()
+    with (_DATA / "sets.csv").open("rb") as sets:
+        found = _of_place(_describe(sets, name, problems), _shipped_points().get(name, []), place, problems)
+    problems.raise_if_any("measured/data/timings.csv")
+    return found
+
+
+@cache
+def _shipped_points() -> dict[str, list[_Point]]:
+    """Points of every shipped set, read once."""
+    problems = Problems()
+    found: dict[str, list[_Point]] = {}
+    with (_DATA / "timings.csv").open("rb") as timings:
+        for point in _read_points(timings, problems):
+            found.setdefault(point.set_name, []).append(point)
+    problems.raise_if_any("measured/data/timings.csv")
+    return found
 
 
 def _load_file(path: Path, set_name: str | None, place: str) -> MeasuredSweep:
     beside = path.with_name("sets.csv") if path.name else path
-    with _open(path) as timings:
-        if _is_file(beside) and beside != path:
-            with _open(beside) as sets:
+    with open_regular(path, MAX_FILE_BYTES) as timings:
+        if is_file(beside) and beside != path:
+            with open_regular(beside, MAX_FILE_BYTES) as sets:
                 return _load(timings, sets, str(path), set_name, place)
         return _load(timings, None, str(path), set_name, place)
 
 
-def _open(path: Path) -> IO[bytes]:
-    """The file, opened for reading; refused where it is no file or too large to be a sweep."""
+def open_regular(path: Path, limit: int | None) -> IO[bytes]:
+    """A file, opened for reading; InputError where it is no regular file or longer than ``limit`` bytes."""
     try:
         if path.is_dir():
             raise InputError([Problem("", "this is a folder; name the CSV file in it")], str(path))
@@ -160,8 +181,8 @@ def _open(path: Path) -> IO[bytes]:
         if not path.is_file():
             raise InputError([Problem("", "this is no regular file; save the sweep as a file first")], str(path))
         size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            message = f"{size} bytes are more than the {MAX_FILE_BYTES} that are read; keep only the sets you need"
+        if limit is not None and size > limit:
+            message = f"{size} bytes are more than the {limit} that are read; keep only the sets you need"
             raise InputError([Problem("", message)], str(path))
         return path.open("rb")
     except (OSError, ValueError) as error:
@@ -175,12 +196,39 @@ def _load(timings: IO[bytes], sets: IO[bytes] | None, source: str, set_name: str
     points = _read_points(timings, problems)
     chosen = _choose_set(points, set_name, problems)
     described = _describe(sets, chosen, problems)
-    mine = [point for point in points if point.set_name == chosen]
+    found = _of_place(described, points, place, problems)
+    problems.raise_if_any(source)
+    return found
+
+
+def load_all(path: Path) -> tuple[MeasuredSweep, ...]:
+    """Every set of a CSV file, each place of it that has points; raises what ``load_sweep`` does."""
+    problems = Problems()
+    with open_regular(path, MAX_FILE_BYTES) as timings:
+        points = _read_points(timings, problems)
+    beside = path.with_name("sets.csv")
+    found = []
+    for name in dict.fromkeys(point.set_name for point in points):
+        described = _describe(None, name, problems)
+        if is_file(beside) and beside != path:
+            with open_regular(beside, MAX_FILE_BYTES) as sets:
+                described = _describe(sets, name, problems)
+        if problems.full:
+            break
+        for place in PLACES:
+            if any(point.place == place for point in points if point.set_name == name):
+                found.append(_of_place(described, points, place, problems))
+    problems.raise_if_any(str(path))
+    return tuple(found)
+
+
+def _of_place(described: MeasuredSweep, points: Sequence[_Point], place: str, problems: Problems) -> MeasuredSweep:
+    """The points of a set in one place, in a sweep that describes the set."""
+    mine = [point for point in points if point.set_name == described.name]
     here = [point for point in mine if point.place == place]
     moving = sorted((point.size_bytes, point.seconds) for point in here if point.size_bytes > 0)
     if not moving and not problems.found:
-        problems.add("place", _nothing_left(chosen, mine, here, place))
-    problems.raise_if_any(source)
+        problems.add("place", _nothing_left(described.name, mine, here, place))
     return replace(
         described,
         message_bytes=tuple(size for size, _ in moving),

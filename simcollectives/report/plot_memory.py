@@ -22,9 +22,16 @@ from simcollectives.report.style import (
     set_heading,
     set_ticks,
 )
-from simcollectives.training.passes import ACTIVATIONS, GRADIENT_COPY, GRADIENTS, OPTIMIZER, PARAMETERS, WORKING
+from simcollectives.training.passes import (
+    ACTIVATIONS,
+    BUCKETS,
+    GRADIENT_COPY,
+    GRADIENTS,
+    OPTIMIZER,
+    PARAMETERS,
+    WORKING,
+)
 from simcollectives.training.step import Step
-from simcollectives.training.strategies.ddp import BUCKETS
 from simcollectives.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from itertools import groupby
 from statistics import median
 from typing import TYPE_CHECKING
 
+from simcollectives.errors import counted
 from simcollectives.report.style import (
     COLOURS,
     DOTS_PER_INCH,
@@ -104,7 +105,7 @@ def step_text(step: Step) -> str:
         parts.append(f"idle {format_seconds(step.idle_seconds, 3)}")
     if step.efficiency is not None:
         parts.append(f"efficiency {format_ratio(step.efficiency, 3)}")
-    ranks = f"{step.training.world_size} rank{'s' if step.training.world_size > 1 else ''}"
+    ranks = counted(step.training.world_size, "rank")
     return f"{step.strategy}, {ranks}: step {format_seconds(step.step_seconds)}, {', '.join(parts)}"
 
 

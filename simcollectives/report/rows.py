@@ -5,7 +5,7 @@ from typing import Any
 
 from simcollectives.algorithms import find_algorithm
 from simcollectives.algorithms.table import label as algorithm_label
-from simcollectives.errors import InputError
+from simcollectives.errors import InputError, counted
 from simcollectives.scenario.keys import is_size, kind_of
 from simcollectives.units import ByteFamily, format_bytes, parse_bytes
 
@@ -133,7 +133,7 @@ def seeds_text(rows: Iterable[Row]) -> str | None:
     found = sorted({row["seeds"] for row in rows if row.get("seeds") is not None})
     if not found:
         return None
-    return f"{found[0]} seed{'' if found[0] == 1 else 's'}" if len(found) == 1 else f"{found[0]} to {found[-1]} seeds"
+    return counted(found[0], "seed") if len(found) == 1 else f"{found[0]} to {found[-1]} seeds"
 
 
 def common_text(rows: Sequence[Row]) -> str:

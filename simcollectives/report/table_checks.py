@@ -5,6 +5,7 @@ from functools import partial
 
 from rich.text import Text
 
+from simcollectives.errors import counted
 from simcollectives.report.rows import byte_family
 from simcollectives.report.text import Block, Column, TextTable, caption, heading
 from simcollectives.scenario import Check, MeasuredComparison
@@ -23,7 +24,9 @@ def checks_blocks(checks: Sequence[Check]) -> list[Block]:
     ]
     styles = ["green" if check.passed else "bold red" for check in checks]
     failed = sum(not check.passed for check in checks)
-    summary = f"{len(checks) - failed} of {len(checks)} expectations hold" + (f", {failed} failed" if failed else "")
+    verb = "holds" if len(checks) == 1 else "hold"
+    of_all = f"{len(checks) - failed} of {counted(len(checks), 'expectation')} {verb}"
+    summary = of_all + (f", {failed} failed" if failed else "")
     return [heading("Expectations"), TextTable(columns, styles, fixed=2), caption(summary)]
 
 

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from simcollectives.algorithms import ALGORITHMS, Algorithm
-from simcollectives.cluster import FullMesh, Wiring
+from simcollectives.cluster import FullMesh, Wiring, calibrated_names, load_calibrated
 from simcollectives.cluster.machines import Machine, list_machines
 from simcollectives.report.text import NOTHING, Column, TextTable, caption, fitted, heading, spaced
 from simcollectives.training.catalogue import NamedModel, list_models
@@ -75,6 +75,7 @@ def machine_tables(width: int, machines: Sequence[Machine] | None = None) -> lis
 def _machine_table(machine: Machine, width: int) -> list[RenderableType]:
     sources = dict(machine.sources)
     rows = [(name, value, _source(place, sources)) for name, value, place in _figures(machine)]
+    rows += _calibrated(machine)
     table = TextTable(
         [
             Column("quantity", [name for name, _, _ in rows], right=False),
@@ -110,6 +111,21 @@ def _figures(machine: Machine) -> list[tuple[str, str, str]]:
     for level, link in (("intra", machine.intra), ("inter", machine.inter)):
         found.append((f"{level} alpha", format_seconds(link.alpha), f"{level}.alpha"))
         found.append((f"{level} bandwidth", format_bandwidth(link.bandwidth), f"{level}.bandwidth"))
+    return found
+
+
+def _calibrated(machine: Machine) -> list[tuple[str, str, str]]:
+    """Name, value with unit, and origin of each figure that measured times show."""
+    found = []
+    for one in load_calibrated(machine.name) if machine.name in calibrated_names() else ():
+        for name, value, interval in zip(
+            ("alpha", "bandwidth"),
+            (format_seconds(one.link.alpha), format_bandwidth(one.link.bandwidth)),
+            one.intervals,
+            strict=True,
+        ):
+            origin = one.origin if name == "alpha" else "as its alpha"
+            found.append((f"{one.level} {name}, calibrated", value, f"{interval}; {origin}"))
     return found
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
+from simcollectives.errors import counted
 from simcollectives.report.fastest import same
 from simcollectives.report.rows import (
     Row,
@@ -192,7 +193,7 @@ def captions(rows: Sequence[Row]) -> list[str]:
     engine = f"engine: {_engines_text(rows)}"
     if exact:
         engine += (
-            f"; equal to the closed form in {equal} of the {_count(len(exact), 'row')} that {_has(len(exact))} one"
+            f"; equal to the closed form in {equal} of the {counted(len(exact), 'row')} that {_has(len(exact))} one"
         )
     found.append(engine)
     verified = sum(row["verified"] is True for row in rows)
@@ -200,7 +201,7 @@ def captions(rows: Sequence[Row]) -> list[str]:
         found.append("verified: every row was executed on arrays, with the right result")
     else:
         some = (
-            f"{verified} of {_count(len(rows), 'row')} executed on arrays, with the right result"
+            f"{verified} of {counted(len(rows), 'row')} executed on arrays, with the right result"
             if verified
             else ("no row was executed on arrays")
         )
@@ -219,10 +220,6 @@ def _engines_text(rows: Sequence[Row]) -> str:
     if len(by_engine) == 1:
         return next(iter(by_engine))
     return ", ".join(f"{engine} ({', '.join(labels)})" for engine, labels in by_engine.items())
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _has(number: int) -> str:

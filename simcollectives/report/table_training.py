@@ -249,9 +249,10 @@ def _collective_columns(groups: Sequence[CollectiveGroup]) -> list[Column]:
             }
         ),
     ]
-    if len({(one.algorithm, one.engine) for one in firsts}) > 1:
-        columns.append(Column("algorithm", [one.algorithm for one in firsts], right=False))
-        columns.append(Column("engine", [one.engine for one in firsts], right=False))
+    # The caption says what priced each kind, which is enough where every kind has one price.
+    if len({(one.kind, one.algorithm, one.engine) for one in firsts}) > len({one.kind for one in firsts}):
+        priced = [f"{one.algorithm} ({one.engine})" for one in firsts]
+        columns.append(Column("priced by", priced, right=False, wrap_at=24))
     return columns
 
 

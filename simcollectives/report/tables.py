@@ -10,7 +10,7 @@ from simcollectives.report.table_checks import checks_blocks, measured_blocks
 from simcollectives.report.table_fastest import fastest_blocks
 from simcollectives.report.table_lists import algorithm_tables, machine_tables, model_tables, strategy_tables
 from simcollectives.report.table_results import results_blocks
-from simcollectives.report.text import Block, heading, html, make_console, rendered, show
+from simcollectives.report.text import Block, caption, heading, html, make_console, rendered, show
 from simcollectives.report.training import training_blocks
 from simcollectives.scenario import ScenarioResult
 
@@ -53,6 +53,8 @@ def result_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block]:
     parts: list[list[Block]] = [[_title(result)]]
     if scenario.description:
         parts[0].append(Text(scenario.description.strip()))
+    if note := getattr(getattr(scenario, "cluster", None), "note", ""):
+        parts[0].append(caption(note))
     if result.problems:
         parts[0].append(
             Text("some runs could not be made: what follows is the others, without checks", style="bold yellow")

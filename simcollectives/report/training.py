@@ -17,10 +17,11 @@ from simcollectives.report.plot_training import (
     sweep_figure,
 )
 from simcollectives.report.table_comparison import comparison_blocks
+from simcollectives.report.table_estimate import estimate_blocks
 from simcollectives.report.table_training import Labelled, advice_blocks, collectives_blocks, memory_blocks, step_blocks
 from simcollectives.report.text import Block, caption
-from simcollectives.scenario.keys import is_option, point_text, value_text
-from simcollectives.scenario.results import PlayedStep, PointComparison, ScenarioResult
+from simcollectives.scenario.keys import point_text, value_text
+from simcollectives.scenario.results import PlayedStep, ScenarioResult
 from simcollectives.training.step import Step
 
 if TYPE_CHECKING:
@@ -44,10 +45,12 @@ def training_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block
     if len(steps) <= MAX_MEMORY_ROWS:
         blocks += [caption(""), *memory_blocks(steps)]
     if len(steps) == 1:
+        if estimated := estimate_blocks(steps[0][1]):
+            blocks += [caption(""), *estimated]
         blocks += [caption(""), *collectives_blocks(steps[0][1])]
     for compared in result.comparisons:
         where = point_text(compared.point) if len(result.comparisons) > 1 else ""
-        blocks += [caption(""), *comparison_blocks(compared.comparison, _compared(result, compared), where)]
+        blocks += [caption(""), *comparison_blocks(compared.comparison, compared.steps, where)]
     several = len({one.label for one in result.advice}) > 1
     for one in result.advice:
         name = f"{one.key} of {one.label}" if several else one.key
@@ -71,16 +74,6 @@ def _labelled(result: ScenarioResult) -> list[Labelled]:
         alone = len(set(labels)) == 1 and where
         named.append((where if alone else f"{label}, {where}" if where else label, one.step))
     return named
-
-
-def _compared(result: ScenarioResult, compared: PointComparison) -> list[Labelled]:
-    """The steps that a comparison is about."""
-    at = compared.point.items()
-    return [
-        (one.label, one.step)
-        for one in result.steps
-        if {k: v for k, v in one.point.items() if not is_option(k)}.items() == at
-    ]
 
 
 def _varying(result: ScenarioResult) -> list[str]:
@@ -124,7 +117,7 @@ def training_figures(result: ScenarioResult) -> Iterator[tuple[str, "Figure"]]:
         point = point_text(compared.point) if len(result.comparisons) > 1 else ""
         heading = f"{title}\n{point}" if point else title
         stem = f"comparison_{file_stem(point)}" if point else "comparison"
-        yield stem, comparison_figure(compared.comparison, _compared(result, compared), heading)
+        yield stem, comparison_figure(compared.comparison, compared.steps, heading)
     several = len(result.drawn) > 1
     for one in result.drawn:
         name = drawn_title(one)

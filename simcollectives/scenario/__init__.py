@@ -10,6 +10,7 @@ from simcollectives.scenario.planning import Plan, plan_scenario
 from simcollectives.scenario.progress import Progress, Standing
 from simcollectives.scenario.results import Check, MeasuredComparison, ScenarioResult
 from simcollectives.scenario.running import run_scenario
+from simcollectives.scenario.training.planning import StepPlan
 from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
 from simcollectives.scenario.types import Scenario
 
@@ -23,6 +24,7 @@ __all__ = [
     "Scenario",
     "ScenarioResult",
     "Standing",
+    "StepPlan",
     "TrainingScenario",
     "json_schema",
     "load_scenario",

@@ -8,6 +8,7 @@ from simcollectives.scenario.evaluation import Evaluator
 from simcollectives.scenario.keys import point_text
 from simcollectives.scenario.numbers import at
 from simcollectives.scenario.planning import Plan, PlannedRun
+from simcollectives.scenario.training.planning import StepPlan
 from simcollectives.units import format_bytes
 
 SAID_SECONDS = 10.0
@@ -34,19 +35,25 @@ def free_memory_bytes() -> int | None:
         return None
 
 
-def cost_line(plan: Plan, free_bytes: int | None) -> str | None:
+def cost_line(plan: Plan | StepPlan, free_bytes: int | None) -> str | None:
     """Return what a plan costs, where it takes more than ten seconds or calls for advice.
 
-    Like "12,000,000 messages, about 2 min, 300 MB"; the memory is beside what the program holds anyhow.
+    Like "12,000,000 messages, about 2 min, 300 MB"; the memory is beside what the program holds anyhow. Of training
+    steps like "1,200 training steps, about 2 min".
     """
+    if isinstance(plan, StepPlan):
+        cost = f"{plan.steps:,} training step{'s' if plan.steps > 1 else ''}, about {rough_time(plan.seconds)}"
+        return cost if plan.seconds > SAID_SECONDS else None
     if plan.seconds <= SAID_SECONDS and not _fills(plan.memory_bytes, free_bytes):
         return None
     return cost_text(plan.messages, plan.seconds, plan.memory_bytes)
 
 
-def advice(plan: Plan, free_bytes: int | None) -> list[str]:
+def advice(plan: Plan | StepPlan, free_bytes: int | None) -> list[str]:
     """Return what to know and to do about a plan of more than a few minutes, or more than half of the free memory."""
-    found = []
+    found: list[str] = []
+    if isinstance(plan, StepPlan):
+        return found
     if plan.seconds > LONG_SECONDS:
         runs = sorted(plan.runs, key=lambda run: run.seconds, reverse=True)[:_NAMED_RUNS]
         named = [run for run in runs if run.seconds > _NAMED_SHARE * plan.seconds] or runs[:1]
@@ -84,7 +91,8 @@ def _remedy(plan: Plan, run: PlannedRun) -> str:
     if other.engine == run.estimate.engine:
         return f"without skipping: false {about}, to the same time"
     write = "auto" if other.engine == "vectorized" else other.engine
-    return f"{other.engine} is exact there, too, in {about}: write engine: {write}"
+    leave = "" if scenario.skipping else ", and leave skipping: false out"
+    return f"{other.engine} is exact there, too, in {about}: write engine: {write}{leave}"
 
 
 def _smaller(plan: Plan, run: PlannedRun) -> str:

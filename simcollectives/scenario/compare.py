@@ -14,6 +14,8 @@ from simcollectives.scenario.loading import load_document
 from simcollectives.scenario.training.schema import ALL
 from simcollectives.scenario.training.types import AnyScenario
 from simcollectives.scenario.yaml_text import parse_document, read_document
+from simcollectives.training.comparison import COMPARED
+from simcollectives.training.strategies.table import STRATEGIES
 
 _OF_ONE_STRATEGY = ("expect", "timeline")
 
@@ -21,7 +23,8 @@ _OF_ONE_STRATEGY = ("expect", "timeline")
 def read_comparison(path: str | os.PathLike[str], strategies: str | None = None) -> AnyScenario:
     """Load a training scenario as a comparison of strategies, instead of what it says of its own.
 
-    ``strategies`` are names with commas between, or "all"; without them, those that it compares already, or all.
+    Its expectations, its timelines, and sweeps over options of other strategies are left out. ``strategies`` are names
+    with commas between, or "all"; without them, those that it compares already, or all.
 
     Raises:
         InputError: the file cannot be read, or is not a valid training scenario; all problems at once, with lines.
@@ -38,6 +41,13 @@ def read_comparison(path: str | os.PathLike[str], strategies: str | None = None)
             own = {key: value for key, value in data["training"].items() if key not in ("strategy", "strategies")}
             data["training"] = own
         data["compare"] = _listed(strategies or ALL)
+        names = list(COMPARED) if data["compare"] == ALL else data["compare"]
+        left_out = [name for name in (one.name for one in STRATEGIES) if name not in names]
+        if isinstance(data.get("sweep"), dict):
+            kept = {key: one for key, one in data["sweep"].items() if key.partition(".")[0] not in left_out}
+            data |= {"sweep": kept} if kept else {}
+            if not kept:
+                del data["sweep"]
     return load_document(replace(document, data=data))
 
 
@@ -66,13 +76,30 @@ def write_comparison(
     return text.getvalue()
 
 
-def load_comparison(text: str, source: str) -> AnyScenario:
-    """Load what ``write_comparison`` has written; ``source`` is where it stands, or would.
+def load_comparison(text: str, source: str | None) -> AnyScenario:
+    """Load what ``write_comparison`` has written; ``source`` is where it stands, None where it stands nowhere.
 
     Raises:
-        InputError: it is not a valid scenario; all problems at once.
+        InputError: it is not a valid scenario; all problems at once, of a scenario that stands nowhere at its options.
     """
-    return load_document(parse_document(text, source))
+    try:
+        return load_document(parse_document(text, source or "comparison.yaml"))
+    except InputError as error:
+        if source is not None:
+            raise
+        raise InputError([Problem(_option(one.place), one.message) for one in error.problems]) from None
+
+
+def _option(place: str) -> str:
+    """Return the option that a place of the scenario comes from.
+
+    >>> _option("$.training.micro_batch"), _option("$.compare[1]"), _option("$.training")
+    ('--micro-batch', '--strategies', '')
+    """
+    if place.startswith("$.compare"):
+        return "--strategies"
+    section, _, key = place.removeprefix("$.").partition(".")
+    return f"--{key.partition('.')[0].replace('_', '-')}" if section in ("training", "cluster") and key else ""
 
 
 def _listed(strategies: str) -> str | list[str]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from simcollectives.errors import InputError, Problem, UnitError, nearest, suggestion
+from simcollectives.errors import InputError, Problem, UnitError, counted, nearest, suggestion
 from simcollectives.scenario.keys import METRICS
 from simcollectives.scenario.numerics.keys import NUMERICS_METRICS
 from simcollectives.scenario.places import Path, place_text, printable, shown
@@ -277,7 +277,7 @@ def explain(detail: ErrorDetails, example: str) -> str:
         return f"{given} is unknown; {suggestion(detail['input'], known)}"
     if kind in ("too_short", "too_long"):
         rule = f"at least {context['min_length']}" if kind == "too_short" else f"at most {context['max_length']}"
-        return f"{context['actual_length']} entries; write {rule}"
+        return f"{counted(context['actual_length'], 'entry', 'entries')}; write {rule}"
     if kind == "string_pattern_mismatch":
         return f"{given} is not a name; write small letters, digits and _, such as nvlink"
     if kind == "string_too_short":

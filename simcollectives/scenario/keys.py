@@ -13,7 +13,7 @@ from simcollectives.engines.conditions import DISTRIBUTIONS
 from simcollectives.errors import UnitError, show_value, suggestion
 from simcollectives.training.strategies.table import STRATEGIES
 from simcollectives.training.workload import Recomputation
-from simcollectives.units import QUANTITIES
+from simcollectives.units import QUANTITIES, TooLargeError
 
 MAX_WORLD_SIZE = 1 << 20
 MAX_MESSAGE_BYTES = 1 << 46
@@ -51,7 +51,12 @@ def _ranged(quantity: str, low: float, high: float) -> Callable[[object], float]
     unit = QUANTITIES[quantity]
 
     def parse(value: object) -> float:
-        number = unit.parse(value)
+        try:
+            number = unit.parse(value)
+        except TooLargeError:
+            number = math.inf
+            if high == number:
+                raise
         if low <= number <= high:
             return number
         bound = f"at least {unit.format(low)}" if number < low else f"at most {unit.format(high)}"
@@ -146,8 +151,11 @@ def _quantity(name: str, low: float, high: float) -> Kind:
     return Kind(name, _ranged(name, low, high), unit.format, f'"{unit.example}"', _quantity_schema(name))
 
 
-_COUNT_SCHEMA: JsonSchema = {"type": "integer", "minimum": 1, "maximum": MAX_WORLD_SIZE}
-_INDEX_SCHEMA: JsonSchema = {"type": "integer", "minimum": 0, "maximum": MAX_WORLD_SIZE - 1}
+def whole_kind(name: str, low: int, high: int, what: str, example: str) -> Kind:
+    """Return the kind of whole numbers in a range."""
+    schema: JsonSchema = {"type": "integer", "minimum": low, "maximum": high}
+    return Kind(name, _whole(low, high, what), _number_text, example, schema, whole=True)
+
 
 BYTES = _quantity("bytes", 0, MAX_MESSAGE_BYTES)
 ANY_BYTES, ANY_SECONDS, ANY_BANDWIDTH = (_quantity(name, 0, math.inf) for name in ("bytes", "seconds", "bandwidth"))
@@ -155,17 +163,27 @@ SECONDS = _quantity("seconds", 0, MAX_SECONDS)
 BANDWIDTH = _quantity("bandwidth", MIN_BANDWIDTH, MAX_BANDWIDTH)
 FLOPS_PER_SECOND = _quantity("flops_per_second", 1.0, 1e24)
 SECONDS_PER_BYTE = _quantity("seconds_per_byte", 0, MAX_SECONDS_PER_BYTE)
-COUNT = Kind("count", _whole(1, MAX_WORLD_SIZE, "a count"), _number_text, "8", _COUNT_SCHEMA, whole=True)
-SIZE = Kind("size", _whole(1, MAX_SIZE, "a size"), _number_text, "4096", {"type": "integer", "minimum": 1}, whole=True)
-INDEX = Kind("rank", _whole(0, MAX_WORLD_SIZE - 1, "a rank"), _number_text, "0", _INDEX_SCHEMA, whole=True)
+COUNT = whole_kind("count", 1, MAX_WORLD_SIZE, "a count", "8")
+SIZE = whole_kind("size", 1, MAX_SIZE, "a size", "4096")
+INDEX = whole_kind("rank", 0, MAX_WORLD_SIZE - 1, "a rank", "0")
 MAX_SEED, MAX_SEEDS = (1 << 63) - 1, 10_000
-_SEED_SCHEMA: JsonSchema = {"type": "integer", "minimum": 0, "maximum": MAX_SEED}
-_SEEDS_SCHEMA: JsonSchema = {"type": "integer", "minimum": 1, "maximum": MAX_SEEDS}
-SEED = Kind("seed", _whole(0, MAX_SEED, "a seed"), _number_text, "0", _SEED_SCHEMA, whole=True)
-SEEDS = Kind("seeds", _whole(1, MAX_SEEDS, "a number of seeds"), _number_text, "100", _SEEDS_SCHEMA, whole=True)
+SEED = whole_kind("seed", 0, MAX_SEED, "a seed", "0")
+SEEDS = whole_kind("seeds", 1, MAX_SEEDS, "a number of seeds", "100")
 NUMBER = Kind("number", _parse_number, _number_text, "3", {"type": "number", "minimum": 0})
 RATIO = Kind("ratio", QUANTITIES["ratio"].parse, QUANTITIES["ratio"].format, '"0.5%"', _RATIO_SCHEMA)
 
+_SHARE_SCHEMA: JsonSchema = {**_RATIO_SCHEMA, "description": 'A share of the peak, such as "45%"'}
+
+
+def _parse_share(value: object) -> float:
+    share = QUANTITIES["ratio"].parse(value)
+    if not 0 < share <= 1:
+        rule = "write more than 0% and at most 100%"
+        raise UnitError(f"{show_value(value)} is not a share of the peak; {rule}")
+    return share
+
+
+SHARE = Kind("share", _parse_share, QUANTITIES["ratio"].format, '"45%"', _SHARE_SCHEMA)
 FACTOR = Kind("factor", _parse_factor, QUANTITIES["ratio"].format, '"50%"', _FACTOR_SCHEMA)
 SPREAD = Kind("spread", _parse_spread, QUANTITIES["ratio"].format, '"20%"', _SPREAD_SCHEMA)
 OVERSUBSCRIPTION = Kind("oversubscription", _parse_oversubscription, _number_text, "4", _OVERSUBSCRIPTION_SCHEMA)
@@ -289,7 +307,7 @@ TRAINING_KEYS: Mapping[str, Kind] = {
     "micro_batch": SIZE,
     "sequence": SIZE,
     "accumulation": SIZE,
-    "mfu": RATIO,
+    "mfu": SHARE,
     "recomputation": RECOMPUTATION,
 }
 """Keys of a point beside those of the cluster and the options of strategies, as in ``ddp.bucket_cap``."""

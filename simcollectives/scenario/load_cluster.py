@@ -5,9 +5,12 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from simcollectives.cluster import Change, Device, Level, Link, load_machine
+from pydantic import ValidationError
+
+from simcollectives.cluster import Change, Device, Level, Link, calibrated_links, load_machine
 from simcollectives.errors import ClusterError, nearest, suggestion
 from simcollectives.scenario.build import build_cluster
+from simcollectives.scenario.cluster_file import read_cluster_file
 from simcollectives.scenario.context import EXAMPLES, Context
 from simcollectives.scenario.keys import SECTION_WORDS, is_option
 from simcollectives.scenario.places import Path, shown
@@ -21,6 +24,7 @@ from simcollectives.scenario.schema_cluster import (
     MachineCluster,
     MeshCluster,
     NetworkModel,
+    SlowModel,
     TorusCluster,
     TwoLevelCluster,
 )
@@ -28,7 +32,7 @@ from simcollectives.scenario.types import EMPTY, ClusterSettings, Form, LeafSett
 
 PATH: Path = ("cluster",)
 _MARKS = {
-    "machine": ("machine",),
+    "machine": ("machine", "calibrated"),
     "full_mesh": ("full_mesh",),
     "torus": ("torus",),
     "mesh": ("mesh",),
@@ -39,11 +43,11 @@ _MARKS = {
 _SHARED = {"machine": "nodes", "full_mesh": "link", "torus": "link", "mesh": "link"}
 _ANYWHERE = ("gamma", "rank_order", "slow", "device")
 _NETWORK = ("nics_per_node", "pcie_switch", "leaf")
-_KNOWN = {key for keys in _MARKS.values() for key in keys} | {*_ANYWHERE, *_NETWORK}
-_HEADS = ("machine", "full_mesh", "torus", "mesh", "levels", "devices", "gpus_per_node")
+_KNOWN = {key for keys in _MARKS.values() for key in keys} | {*_ANYWHERE, *_NETWORK, "file"}
+_HEADS = ("machine", "file", "full_mesh", "torus", "mesh", "levels", "devices", "gpus_per_node")
 _FORMS = (
     "write {devices: 8, link: {...}}, {nodes: 4, gpus_per_node: 8, intra: {...}, inter: {...}}, "
-    "{machine: dgx-h100, nodes: 4}, {full_mesh: 8, link: {...}}, {torus: [4, 4], link: {...}}, "
+    "{machine: dgx-h100, nodes: 4}, {file: cluster.yaml}, {full_mesh: 8, link: {...}}, {torus: [4, 4], link: {...}}, "
     "{mesh: [4, 4], link: {...}} or {levels: [...]}"
 )
 _PLACE = re.compile(r"([a-z_]+)(?:\[(\d+)\])?(?:\.([a-z_]+))?")
@@ -54,10 +58,17 @@ def load_cluster(context: Context, value: Any) -> ClusterSettings | None:
     if not isinstance(value, dict):
         context.add(PATH, f"{shown(value)} is not a mapping; write {EXAMPLES['cluster']}")
         return None
+    note = ""
+    if "file" in value:
+        read = read_cluster_file(context, value, load_cluster)
+        if read is None:
+            return None
+        value, note = read
     form = _form(context, value)
     settings = _READERS[form](context, value) if form is not None else None
     if settings is None:
         return None
+    settings = replace(settings, note=settings.note or note)
     return settings if _exists(context, settings) else None
 
 
@@ -167,13 +178,21 @@ def _machine(context: Context, value: dict[str, Any]) -> ClusterSettings | None:
     except ClusterError as error:
         context.add_error((*PATH, "machine"), error)
         return None
+    intra, inter, note = machine.intra, machine.inter, ""
+    if model.calibrated:
+        try:
+            intra, inter, note = calibrated_links(machine)
+        except ClusterError as error:
+            context.add_error((*PATH, "calibrated"), error)
+            return None
     return ClusterSettings(
         "machine",
         nodes=model.nodes,
         gpus_per_node=machine.gpus_per_node,
-        intra=machine.intra,
-        inter=machine.inter,
-        machine=model.machine,
+        intra=intra,
+        inter=inter,
+        machine=machine.name,
+        note=note,
         **_shared_ways(context, model, machine.nics_per_node),
         **_everywhere(context, model),
     )
@@ -194,17 +213,27 @@ def _link(model: LinkModel) -> Link:
 
 def _everywhere(context: Context, model: ClusterModel) -> dict[str, Any]:
     """Return what every form may have."""
-    slow = []
-    for index, one in enumerate(model.slow or ()):
-        path = (*PATH, "slow", index)
-        written = context.document.data["cluster"]["slow"][index]
-        if not {"alpha", "bandwidth", "gamma"} & set(written):
-            context.add(path, "nothing says what is slower; write alpha, bandwidth or gamma, such as bandwidth: 50%")
-        link = None if one.link is None else (one.link[0], one.link[1])
-        slow.append(Change(one.rank, link, one.level, one.alpha, one.bandwidth, one.gamma))
+    slow = _slow(context, context.document.data["cluster"].get("slow"))
     machine = getattr(model, "machine", None)
     device = _device(context, model.device, Device() if machine is None else load_machine(machine).device)
-    return {"gamma": model.gamma, "rank_order": model.rank_order, "slow": tuple(slow), "device": device}
+    return {"gamma": model.gamma, "rank_order": model.rank_order, "slow": slow, "device": device}
+
+
+def _slow(context: Context, written: Any) -> tuple[Change, ...]:
+    """Return the changes as written; those with a problem, which is noted, change nothing."""
+    found = []
+    for index, raw in enumerate(written if isinstance(written, list) else ()):
+        try:
+            one = SlowModel.model_validate(raw)
+        except ValidationError:
+            found.append(Change(rank=0))
+            continue
+        if not {"alpha", "bandwidth", "gamma"} & set(raw):
+            rule = "nothing says what is slower; write alpha, bandwidth or gamma, such as bandwidth: 50%"
+            context.add((*PATH, "slow", index), rule)
+        link = None if one.link is None else (one.link[0], one.link[1])
+        found.append(Change(one.rank, link, one.level, one.alpha, one.bandwidth, one.gamma))
+    return tuple(found)
 
 
 def _device(context: Context, model: DeviceModel | None, known: Device) -> Device:

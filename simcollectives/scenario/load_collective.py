@@ -22,7 +22,7 @@ PATH: Path = ("collective",)
 def load_collective(context: Context, value: Any) -> CollectiveSettings | None:
     """Return the settings of a collective, without the entries that do not exist; None where none is left."""
     listed = value.get("algorithms") if isinstance(value, dict) else None
-    references = _references(listed if isinstance(listed, list) else [])
+    references = readable(listed if isinstance(listed, list) else [], read_algorithm)
     model = context.validate(PATH, value, CollectiveModel)
     if model is None and references:  # what is wrong is noted; the other entries may be wrong, too
         rest = {**value, "algorithms": [value["algorithms"][index] for index in references]}
@@ -50,12 +50,12 @@ def load_collective(context: Context, value: Any) -> CollectiveSettings | None:
     )
 
 
-def _references(listed: list[Any]) -> dict[int, Reference]:
-    """Return the items that may be algorithms, each with its position."""
+def readable(listed: list[Any], read: Callable[[object], Reference]) -> dict[int, Reference]:
+    """Return the items that may be names, each with its position."""
     found = {}
     for index, one in enumerate(listed):
         with contextlib.suppress(PydanticCustomError):
-            found[index] = read_algorithm(one)
+            found[index] = read(one)
     return found
 
 

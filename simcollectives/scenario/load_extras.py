@@ -103,20 +103,21 @@ def load_measured(context: Context, value: Any, namer: Namer | None) -> Measured
     model = context.validate(path, value, MeasuredModel)
     if model is None:
         return None
-    sweep = _sweep(context, path, model)
     if namer is None:
+        _sweep(context, path, model, None, None)
         return None
     own = set(MeasuredModel.model_fields)
     named = namer.point(path, {key: one for key, one in value.items() if key != "message"}, own)
     if "message" in value:
         context.add((*path, "message"), "the messages are the measured ones; write min: and max: to take a range")
     found = namer.entry((*path, "algorithm"), model.algorithm)
-    if found is None or named is None or sweep is None:
+    point = None
+    if found is not None and named is not None:
+        point = namer.complete(path, {**named, **found[1]}, [found[0]], "message")
+    sweep = _sweep(context, path, model, namer, point)
+    if found is None or sweep is None or point is None or namer.fits is None:
         return None
-    entry, fixed = found
-    point = namer.complete(path, {**named, **fixed}, [entry], "message")
-    if point is None or namer.fits is None:
-        return None
+    entry = found[0]
     reason = namer.fits.reason(entry, {**point, "message": 0})
     if reason is not None:
         context.add(path, reason)
@@ -124,22 +125,31 @@ def load_measured(context: Context, value: Any, namer: Namer | None) -> Measured
     return _fitted(context, path, model, namer, MeasuredSettings(sweep, entry, point, "", context.document.line(path)))
 
 
-def _sweep(context: Context, path: Path, model: MeasuredModel) -> MeasuredSweep | None:
-    """Return the measured points in the range that is asked for."""
+def _sweep(
+    context: Context, path: Path, model: MeasuredModel, namer: Namer | None, point: Point | None
+) -> MeasuredSweep | None:
+    """Return the measured points in the range that is asked for.
+
+    Where a log does not say its collective and ranks, they are those that the scenario simulates there.
+    """
     here = (*path, "set" if model.file is None else "file")
     if context.is_unusable((*path, "file")) or context.is_unusable((*path, "set")):
         return None
     if model.file is None and model.set not in SHIPPED:
         what = "no measured set is named" if model.set is None else f"{show_value(model.set)} is no shipped set"
         remedy = suggestion(model.set, SHIPPED, "shipped are")
-        context.add(here if model.set is not None else path, f"{what}; {remedy}; or write file: for a CSV file")
+        context.add(
+            here if model.set is not None else path, f"{what}; {remedy}; or write file: for a CSV file or a log"
+        )
         return None
     try:
         if model.file is None:
             sweep = load_sweep(str(model.set), place=model.place)
         else:
             folder = FilePath(context.document.source).parent
-            sweep = load_sweep(folder / model.file, model.set, model.place)
+            ranks = None if namer is None or point is None else _world_size(namer, point)
+            collective = None if namer is None else namer.collective.name
+            sweep = load_sweep(folder / model.file, model.set, model.place, collective, ranks)
     except InputError as error:
         source = "" if model.file is None else f"{show_value(model.file)[1:-1]}: "
         for problem in error.problems[:MAX_OF_A_KIND]:
@@ -151,6 +161,14 @@ def _sweep(context: Context, path: Path, model: MeasuredModel) -> MeasuredSweep 
         context.add(path, f"{left} measured points are left; a fit needs {MIN_POINTS} of {sizes}: widen min and max")
         return None
     return restrict(sweep, model.min, model.max)
+
+
+def _world_size(namer: Namer, point: Point) -> int | None:
+    """The ranks at a point; None where the cluster is not valid, which is said elsewhere."""
+    try:
+        return None if namer.cluster is None else build_cluster(namer.cluster, point).world_size
+    except InputError:
+        return None
 
 
 def _fitted(

@@ -23,7 +23,7 @@ from simcollectives.scenario.types import (
     Selector,
 )
 
-_ROOT_RUNS = 12
+ROOT_RUNS = 12
 """Runs that finding a crossing between two values of a grid takes, about."""
 
 _LEAST_SHARE = 0.02
@@ -81,6 +81,17 @@ class Plan:
         return max((run.memory_bytes for run in self.runs), default=0)
 
 
+def selectors_of(expectation: Expectation) -> tuple[Selector, ...]:
+    """Return the runs that an expectation names; of a crossover they lack the key along which it is."""
+    if isinstance(expectation, MetricExpectation):
+        return (expectation.selector,)
+    if isinstance(expectation, RatioExpectation | CrossoverExpectation):
+        return (expectation.first, expectation.second)
+    if isinstance(expectation, OrderExpectation):
+        return expectation.selectors
+    raise TypeError(f"{type(expectation).__name__} is no expectation")
+
+
 def plan_scenario(scenario: Scenario) -> Plan:
     """Estimate all that a scenario runs; what will be refused costs nothing.
 
@@ -129,15 +140,7 @@ class _Planner:
         """The runs that an expectation makes beside the rows."""
         if isinstance(expectation, CrossoverExpectation):
             return self._crossover(expectation)
-        if isinstance(expectation, MetricExpectation):
-            selectors: tuple[Selector, ...] = (expectation.selector,)
-        elif isinstance(expectation, RatioExpectation):
-            selectors = (expectation.first, expectation.second)
-        elif isinstance(expectation, OrderExpectation):
-            selectors = expectation.selectors
-        else:
-            raise TypeError(f"{type(expectation).__name__} is no expectation")
-        return self.runs([(selector.entry, selector.point) for selector in selectors])
+        return self.runs([(selector.entry, selector.point) for selector in selectors_of(expectation)])
 
     def _crossover(self, expectation: CrossoverExpectation) -> tuple[PlannedRun, ...]:
         """The runs on the grid, and some for a root between two of its values."""
@@ -149,7 +152,7 @@ class _Planner:
             found += runs
             if runs and kind is not None and not kind.whole:
                 longest = max(runs, key=lambda run: run.seconds)
-                found.append(replace(longest, times=_ROOT_RUNS * longest.times))
+                found.append(replace(longest, times=ROOT_RUNS * longest.times))
         return tuple(found)
 
     def runs(
@@ -197,10 +200,10 @@ class _Planner:
 
 def _shape_key(entry: AlgorithmEntry, point: Point) -> Hashable:
     """What of a run decides its cost, but for whether its chunks are even."""
-    return entry.label, frozenset((key, value) for key, value in point.items() if _decides(key))
+    return entry.label, frozenset((key, value) for key, value in point.items() if decides_cost(key))
 
 
-def _decides(key: str) -> bool:
+def decides_cost(key: str) -> bool:
     """Whether a key decides the cost of a run: not latencies, bandwidths and the like, nor how often it is made."""
     kind = kind_of(key)
     if key == "message" or owner(key) in ("seed", "seeds"):

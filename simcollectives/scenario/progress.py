@@ -1,6 +1,6 @@
 """How far a scenario is, by the seconds that its runs were estimated to take."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from simcollectives.scenario.planning import Plan
@@ -21,24 +21,35 @@ class Standing:
 
 Progress = Callable[[Standing], None]
 
-STEP_SECONDS = 0.02
-"""What a training step takes, about."""
-
 _LEAST_SECONDS = 1e-3
 """What has no cost is something to do all the same."""
 
 
-class Tracker:
-    """Follows a run through its plan, and tells at every step how far it is."""
+class Tally:
+    """Follows a run through items that cost so many seconds each, and tells after each how far it is."""
+
+    def __init__(self, costs: Iterable[float], tell: Progress) -> None:
+        self._tell = tell
+        self._costs = [max(cost, _LEAST_SECONDS) for cost in costs]
+        self._total = sum(self._costs)
+        self._done, self._seconds = 0, 0.0
+
+    def finish_item(self) -> None:
+        """Note that a row, a check or a timeline is finished."""
+        self._seconds += self._costs[self._done]
+        self._done += 1
+        self._tell(Standing(self._done, len(self._costs), min(self._seconds, self._total), self._total))
+
+
+class Tracker(Tally):
+    """Follows a run through its plan, also inside an item."""
 
     def __init__(self, plan: Plan, tell: Progress) -> None:
-        self._tell = tell
-        self._costs = [max(sum(run.seconds for run in item), _LEAST_SECONDS) for item in plan.items]
+        super().__init__((sum(run.seconds for run in item) for item in plan.items), tell)
         # Executing on arrays comes after the run of a row, and is not watched.
         self._watched = [sum(run.times * run.estimate.seconds for run in item) for item in plan.items]
         self._to_play = [sum(run.times * run.estimate.played for run in item) for item in plan.items]
-        self._total = sum(self._costs)
-        self._done, self._seconds, self._played = 0, 0.0, 0
+        self._played = 0
 
     def watch(self, messages: int) -> None:
         """Note that an engine has played some messages of the item in hand."""
@@ -50,6 +61,5 @@ class Tracker:
 
     def finish_item(self) -> None:
         """Note that a row, a check or a timeline is finished."""
-        self._seconds += self._costs[self._done]
-        self._done, self._played = self._done + 1, 0
-        self._tell(Standing(self._done, len(self._costs), min(self._seconds, self._total), self._total))
+        self._played = 0
+        super().finish_item()

@@ -119,9 +119,10 @@ class SweepAdvice:
 
 @dataclass(frozen=True)
 class PointComparison:
-    """Which strategy to choose at a point: ``point`` holds what the steps that are compared have in common."""
+    """Which strategy to choose at a point: ``point`` holds what the ``steps`` that are compared have in common."""
 
     point: Point
+    steps: tuple[tuple[str, Step], ...]
     comparison: Comparison
 
     def to_json(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from simcollectives.engines import contributions
@@ -15,8 +14,9 @@ from simcollectives.scenario.keys import point_text
 from simcollectives.scenario.numerics.running import run_numerics_scenario
 from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.planning import Plan, plan_scenario
-from simcollectives.scenario.progress import STEP_SECONDS, Progress, Standing, Tracker
+from simcollectives.scenario.progress import Progress, Tracker
 from simcollectives.scenario.results import ROW_KEYS, Check, MeasuredComparison, Row, ScenarioResult
+from simcollectives.scenario.training.planning import StepPlan
 from simcollectives.scenario.training.running import run_training
 from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
 from simcollectives.scenario.types import Scenario, Selector
@@ -32,20 +32,20 @@ class _Collected:
 
 
 def run_scenario(
-    scenario: AnyScenario, progress: Progress | None = None, announce: Callable[[Plan], None] | None = None
+    scenario: AnyScenario, progress: Progress | None = None, announce: Callable[[Plan | StepPlan], None] | None = None
 ) -> ScenarioResult:
     """Run everything that a scenario asks for. An interrupt (Ctrl-C) keeps what is finished.
 
-    ``announce`` is called with what all collectives cost, before they are run; ``progress`` now and then. Runs that
-    turn out to be too large for their engine are the result's ``problems``; the others are kept.
+    ``announce`` is called with what all runs cost, before they are made (not of numerics); ``progress`` now and then.
+    Runs that turn out to be too large for their engine are the result's ``problems``; the others are kept.
 
     Raises:
         ScheduleError: a bug in a schedule.
     """
     if isinstance(scenario, TrainingScenario):
-        return run_training(scenario, None if progress is None else partial(_tell_of_steps, progress))
+        return run_training(scenario, progress, announce)
     if isinstance(scenario, NumericsScenario):
-        return run_numerics_scenario(scenario, None if progress is None else partial(_tell_of_steps, progress))
+        return run_numerics_scenario(scenario, progress)
     evaluator = Evaluator(scenario)
     collected = _Collected()
     interrupted = False
@@ -68,16 +68,11 @@ def run_scenario(
         rows=tuple(collected.rows),
         checks=tuple(collected.checks),
         warnings=tuple(collected.warnings),
-        notes=tuple(evaluator.reasons),
+        notes=(*filter(None, [scenario.cluster.note]), *evaluator.reasons),
         interrupted=interrupted,
         problems=tuple(dict.fromkeys(collected.problems)),
         **collected.extras,
     )
-
-
-def _tell_of_steps(progress: Progress, done: int, total: int) -> None:
-    """Training steps are taken to cost all the same."""
-    progress(Standing(done, total, done * STEP_SECONDS, total * STEP_SECONDS))
 
 
 def _collect(evaluator: Evaluator, collected: _Collected, finish_item: Callable[[], None]) -> None:

@@ -152,8 +152,8 @@ class CrossoverModel(ExpectationModel):
 class MeasuredModel(PointModel):
     """A measured sweep laid over the predictions, and the fit of one link to it."""
 
-    set: str | None = Field(None, description="A shipped set, or one of the file's", examples=list(SHIPPED))
-    file: str | None = Field(None, min_length=1, description="A CSV file, relative to the scenario")
+    set: str | None = Field(None, description="A shipped set, or one of the file's", examples=list(SHIPPED[:3]))
+    file: str | None = Field(None, min_length=1, description="A CSV file or log, relative to the scenario")
     place: Literal["out", "in"] = Field("out", description="Out-of-place or in-place measurements")
     algorithm: AlgorithmReference
     level: str | None = Field(None, description="The level whose link is fitted; the outermost if left out")

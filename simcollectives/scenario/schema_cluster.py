@@ -158,8 +158,23 @@ class MachineCluster(NetworkModel):
 
     machine: str = Field(description="See: simcollectives list machines", examples=["dgx-h100"])
     nodes: Count = Field(1, examples=[4])
+    calibrated: bool = Field(False, description="Links as measured times show them, where there are any")
+
+
+class FileCluster(NetworkModel):
+    """The cluster of a file that `simcollectives fit` wrote; other keys stand over those of the file."""
+
+    file: str = Field(description="Relative to the folder of the scenario", examples=["cluster.yaml"])
+    nodes: Count | None = Field(None, examples=[16])
 
 
 AnyCluster = (
-    FlatCluster | TwoLevelCluster | MachineCluster | FullMeshCluster | TorusCluster | MeshCluster | LayeredCluster
+    FileCluster
+    | FlatCluster
+    | TwoLevelCluster
+    | MachineCluster
+    | FullMeshCluster
+    | TorusCluster
+    | MeshCluster
+    | LayeredCluster
 )

@@ -1,5 +1,6 @@
 """Kinds of values in a scenario file, each with how it is read and how it is described to an editor."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -26,6 +27,7 @@ from simcollectives.scenario.keys import (
     SECONDS_PER_BYTE,
     SEED,
     SEEDS,
+    SHARE,
     SIZE,
     SPREAD,
     JsonSchema,
@@ -56,6 +58,7 @@ Seconds = Annotated[float, reader(SECONDS), WithJsonSchema(SECONDS.json_schema)]
 Bandwidth = Annotated[float, reader(BANDWIDTH), WithJsonSchema(BANDWIDTH.json_schema)]
 SecondsPerByte = Annotated[float, reader(SECONDS_PER_BYTE), WithJsonSchema(SECONDS_PER_BYTE.json_schema)]
 Ratio = Annotated[float, reader(RATIO), WithJsonSchema(RATIO.json_schema)]
+Share = Annotated[float, reader(SHARE), WithJsonSchema(SHARE.json_schema)]
 Factor = Annotated[float, reader(FACTOR), WithJsonSchema(FACTOR.json_schema)]
 Oversubscription = Annotated[float, reader(OVERSUBSCRIPTION), WithJsonSchema(OVERSUBSCRIPTION.json_schema)]
 FlopsPerSecond = Annotated[float, reader(FLOPS_PER_SECOND), WithJsonSchema(FLOPS_PER_SECOND.json_schema)]
@@ -131,24 +134,21 @@ _JITTER_SCHEMA: JsonSchema = {
 JitterReference = Annotated[Jitter, PlainValidator(_read_jitter), WithJsonSchema(_JITTER_SCHEMA)]
 
 
+_RANK = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
 def _by_rank(kind: Kind, what: str, example: str) -> Any:
     """Return the type of a mapping from ranks to values of a kind."""
 
-    def read(value: object) -> dict[int, float]:
+    def check(value: object) -> object:
         if not isinstance(value, dict) or not value:
             raise custom_error(f"{shown(value)} does not say {what}; write {example}")
-        found, wrong = {}, []
-        for key, one in value.items():
-            if not str(key).isascii() or not str(key).isdecimal() or int(str(key)[:9]) >= MAX_WORLD_SIZE:
-                wrong.append(f"{shown(key)} is not a rank; write a whole number, as in {example}")
-                continue
-            try:
-                found[int(key)] = float(kind.parse(one))
-            except UnitError as error:
-                wrong.append(f"rank {key}: {error.problems[0].message}")
-        if wrong:
-            raise custom_error("; ".join(wrong))
-        return found
+        return value
+
+    def read_rank(key: str) -> int:
+        if _RANK.fullmatch(key) is None or int(key) >= MAX_WORLD_SIZE:
+            raise custom_error(f"{shown(key)} is not a rank; write a whole number, as in {example}")
+        return int(key)
 
     schema: JsonSchema = {
         "type": "object",
@@ -156,7 +156,12 @@ def _by_rank(kind: Kind, what: str, example: str) -> Any:
         "patternProperties": {"^[0-9]+$": kind.json_schema},
         "additionalProperties": False,
     }
-    return Annotated[dict[int, float], PlainValidator(read), WithJsonSchema(schema)]
+    ranks = Annotated[int, PlainValidator(read_rank)]
+    return Annotated[
+        dict[ranks, Annotated[float, reader(kind)]],
+        BeforeValidator(check),
+        WithJsonSchema(schema),
+    ]
 
 
 RankSeconds: Any = _by_rank(SECONDS, "which ranks start when", "{3: 10 us}")

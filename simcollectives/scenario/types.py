@@ -44,6 +44,7 @@ class ClusterSettings:
 
     ``device`` is the machine's, with what ``device:`` says. ``sizes`` are those of a torus or mesh, ``levels`` those of
     a cluster of levels, which has no other sizes. ``nics_per_node`` is None where every device has its own card.
+    ``note`` says what links were fitted to, and how far off they are.
     """
 
     form: Form
@@ -62,6 +63,7 @@ class ClusterSettings:
     leaf: LeafSettings | None = None
     slow: tuple[Change, ...] = ()
     device: Device = field(default_factory=Device)
+    note: str = ""
 
 
 @dataclass(frozen=True)

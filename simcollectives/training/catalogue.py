@@ -46,7 +46,6 @@ def load_model(name: str) -> Model:
     return describe_model(name).model
 
 
-@cache
 def describe_model(name: str) -> NamedModel:
     """Return a named model with its source.
 
@@ -55,6 +54,11 @@ def describe_model(name: str) -> NamedModel:
     """
     if name not in model_names():
         raise InputError(f"{show_value(name)} is not a known model; {suggestion(name, model_names(), whole=True)}")
+    return _read(name)
+
+
+@cache
+def _read(name: str) -> NamedModel:
     from ruamel.yaml import YAML
 
     text = (resources.files("simcollectives.training") / "models" / f"{name}.yaml").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ arXiv:1910.02054, section 7, on what each stage saves and sends).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simcollectives.training.passes import GRADIENTS, OPTIMIZER, PARAMETERS
+from simcollectives.training.passes import ACTIVATIONS, OPTIMIZER, PARAMETERS
 from simcollectives.training.step import Step
 from simcollectives.training.strategies.table import find_strategy
 from simcollectives.training.strategies.types import SHARDED
@@ -63,7 +63,7 @@ def compare(steps: Sequence[tuple[str, Step]]) -> Comparison:
         if place not in fitting:
             reason = _too_large(step)
         elif reference is None or place == chosen:
-            reason = _least(stages, fitting, place)
+            reason = _least(stages, fitting, place, known=spares[place] is not None)
         else:
             reason = _against(step, *reference)
         fits = None if spares[place] is None else place in fitting
@@ -87,11 +87,12 @@ def _size(size: float) -> str:
     return format_bytes(size, family="decimal")
 
 
-def _least(stages: Sequence[int], fitting: Sequence[int], place: int) -> str:
+def _least(stages: Sequence[int], fitting: Sequence[int], place: int, *, known: bool) -> str:
+    fits = "fits, and " if known else ""
     if stages[place] == 0:
-        return "fits, and shards nothing"
+        return f"{fits}shards nothing"
     alike = sum(stages[other] == stages[place] for other in fitting) > 1
-    return f"fits, and shards least{'; the fastest that does' if alike else ''}"
+    return f"{fits}shards least{'; the fastest that does' if alike else ''}"
 
 
 def _against(step: Step, label: str, chosen: Step) -> str:
@@ -107,8 +108,9 @@ def _against(step: Step, label: str, chosen: Step) -> str:
             parts.append(f"{format_seconds(mine)} {what} instead of {format_seconds(its)}")
     sent, before = (sum(one.sent_bytes.values()) for one in (step, chosen))
     if sent != before:
-        counts = f"{len(step.collectives)} collectives instead of {len(chosen.collectives)}"
-        parts.append(f"sends {_size(sent)} instead of {_size(before)}, in {counts}")
+        many, few = len(step.collectives), len(chosen.collectives)
+        counts = f", in {many} collectives instead of {few}" if many != few else ""
+        parts.append(f"sends {_size(sent)} instead of {_size(before)}{counts}")
     return f"{format_ratio(abs(longer), 3)} {word} than {label}: {'; '.join(parts)}"
 
 
@@ -126,7 +128,8 @@ def _advice(
     other, faster = steps[fastest]
     if faster.step_seconds < step.step_seconds * (1 - _ALIKE):
         gain = format_ratio(1 - faster.step_seconds / step.step_seconds, 3)
-        found.append(f"{other} is the fastest that fits, {gain} shorter, and shards {verdicts[fastest].sharded}")
+        fits = " that fits" if verdicts[fastest].fits else ""
+        found.append(f"{other} is the fastest{fits}, {gain} shorter, and shards {verdicts[fastest].sharded}")
     return found
 
 
@@ -135,10 +138,9 @@ def _none_fits(steps: Sequence[tuple[str, Step]]) -> list[str]:
     item = max(step.memory, key=lambda name: step.memory[name])
     lacks = _size(-(_spare(step) or 0))
     remedies = {
-        "activations": "take a smaller micro_batch, or recomputation: full",
-        PARAMETERS: "take more ranks, or offload",
-        OPTIMIZER: "take more ranks, or offload_optimizer",
-        GRADIENTS: "take more ranks",
+        ACTIVATIONS: "take a smaller micro_batch, or more recomputation",
+        PARAMETERS: "take more ranks, or zero3 with offload_param",
+        OPTIMIZER: "take more ranks, or DeepSpeed's offload_optimizer",
     }
     remedy = remedies.get(item, "take more ranks")
     return [f"nothing fits; {label} comes nearest and lacks {lacks}, most of it {item}: {remedy}"]

@@ -107,6 +107,12 @@ class Model:
         return tuple(by_name[name] for name in self.registration)
 
     @cached_property
+    def has_sequence(self) -> bool:
+        """Whether anything is computed for every token of a sequence: not in a model of images."""
+        modules = [module for layer in self.layers for module in layer.modules if module.positions is None]
+        return any(module.matmul_elements or module.attention_width for module in modules)
+
+    @cached_property
     def elements(self) -> int:
         """Number of parameters, a tied one counted once."""
         return sum(parameter.elements for parameter in self.parameters)

@@ -42,6 +42,7 @@ NO_HOOKS = Hooks()
 
 PARAMETERS, BUFFERS, GRADIENTS, OPTIMIZER = "parameters", "buffers", "gradients", "optimizer states"
 NEW_GRADIENTS, GRADIENT_COPY = "gradients to be added", "gradients in float32"
+BUCKETS = "buckets"
 ACTIVATIONS, WORKING = "activations", "activations while computed"
 MODEL_STATES = (PARAMETERS, GRADIENTS, OPTIMIZER, GRADIENT_COPY)
 

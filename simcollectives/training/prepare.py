@@ -49,9 +49,8 @@ def prepare_training(
     Kernels reach the share ``mfu`` of the device's peak in the dtype of the computation, or take the measured
     ``layer_seconds``, forward and backward by layer. ``train_batch`` are sequences on all ranks, for a check.
     ``iteration`` counts from 0; None is the steady state. ``slow`` multiplies the compute of ranks, ``jitter`` draws a
-    factor for each kernel of each, all of which are then played. Where they are not
-    given, ``precision`` is bfloat16 throughout and ``optimizer`` Adam, with a master copy if parameters are narrower
-    than float32.
+    factor for each kernel of each, all of which are then played. Where they are not given, ``precision`` is bfloat16
+    throughout and ``optimizer`` Adam, with a master copy if parameters are narrower than float32.
 
     Raises:
         InputError: the device's peak is not known, layers lack measured times, batch numbers contradict each other, a

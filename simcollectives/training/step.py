@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 
 from simcollectives.engines.conditions import Jitter, kernel_factors
-from simcollectives.errors import InputError
+from simcollectives.errors import InputError, Problem
 from simcollectives.training.pricing import Choice, Pricer
 from simcollectives.training.program import Program
 from simcollectives.training.setup import Training
 from simcollectives.training.strategies.table import find_strategy, resolve_strategy_options
 from simcollectives.training.streams import play
 from simcollectives.training.timeline import Span, StepTimeline, most_of_each, peak, total, union, without
+
+MOST_OPERATIONS = 10_000_000
+"""Operations of all ranks together that are played in one step, where each is played."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,8 @@ def simulate_step(
 ) -> Step:
     """Simulate one step.
 
-    ``choices`` names the algorithm and its options for a kind of collective; a ``pricer`` that was used before, on the
-    same cluster, knows what it has already priced.
+    ``choices`` names the algorithm and its options for a kind of collective. A ``pricer`` of the same cluster knows
+    what it has already priced; then its choices count, and there are no others.
 
     Raises:
         InputError: an unknown strategy or option, or options that do not go together; all errors at once.
@@ -145,6 +148,7 @@ def _play(program: Program, training: Training, pricer: Pricer) -> StepTimeline:
 
 def _play_jittered(program: Program, training: Training, jitter: Jitter, pricer: Pricer) -> StepTimeline:
     """Play every rank. In the steady state ranks begin the step apart by as much as they ended one played before it."""
+    _check_many(program, training)
     place = np.arange(len(program.operations), dtype=np.int64)
     computes = np.array([operation.kind == "compute" for operation in program.operations])
     base = np.array([operation.seconds for operation in program.operations])
@@ -168,6 +172,7 @@ def _programs(program: Program, training: Training) -> dict[int, Program]:
     Where some are slower and collectives have groups, every rank is played: it matters who is in a group with whom.
     """
     if training.slow and any(call.group_size < training.world_size for call in program.calls):
+        _check_many(program, training)
         return {rank: _slower(program, training.slow.get(rank, 1.0)) for rank in range(training.world_size)}
     others = {training.slow.get(0, 1.0): 0}
     for rank, factor in sorted(training.slow.items()):
@@ -175,6 +180,15 @@ def _programs(program: Program, training: Training) -> dict[int, Program]:
     if len(training.slow) < training.world_size:
         others.setdefault(1.0, next(rank for rank in range(training.world_size) if rank not in training.slow))
     return {rank: _slower(program, factor) for factor, rank in others.items()}
+
+
+def _check_many(program: Program, training: Training) -> None:
+    """Refuse to play more than can be waited for."""
+    many = len(program.operations) * training.world_size
+    if many > MOST_OPERATIONS:
+        rule = f"{training.world_size} ranks of {len(program.operations)} operations are more than {MOST_OPERATIONS:,}"
+        why = "where collectives have groups and some ranks are slower, each is played"
+        raise InputError([Problem("slow", f"{rule}; {why}: take fewer nodes")])
 
 
 def _slower(program: Program, factor: float) -> Program:

@@ -45,7 +45,7 @@ class _Lane:
     waits: list[int]
     start: list[float]
     recorded: bool
-    left: int
+    done: list[bool]
     end: float = 0.0
 
 
@@ -85,7 +85,7 @@ class _Play:
             given = seconds.get(rank) or [operation.seconds for operation in program.operations]
             lasting = [sum(given[place] for place in places) for places in made.places]
             waits, count = list(made.waits), len(made.places)
-            lanes[rank] = _Lane(program, made, lasting, waits, [0.0] * count, recorded, count)
+            lanes[rank] = _Lane(program, made, lasting, waits, [0.0] * count, recorded, [False] * count)
         return lanes
 
     def run(self) -> StepTimeline:
@@ -105,14 +105,17 @@ class _Play:
         self._release([(rank, segment) for segment, count in enumerate(lane.waits) if count == 0])
 
     def _check_all_ran(self) -> None:
-        stuck = sum(lane.left for lane in self.lanes.values())
-        if not stuck:
-            return
-        rank, lane = next((rank, lane) for rank, lane in self.lanes.items() if lane.left)
-        ran = {span.place for span in self.spans if span.rank == rank}
-        first = next(place for place in range(len(lane.program.operations)) if place not in ran)
-        rule = f"the first is {lane.program.operations[first].name} on rank {rank}; they wait for each other"
-        raise ScheduleError(f"{stuck} operations never ran: {rule}")
+        stuck = [
+            (rank, place)
+            for rank, lane in self.lanes.items()
+            for places, done in zip(lane.outline.places, lane.done, strict=True)
+            for place in (() if done else places)
+        ]
+        if stuck:
+            rank, place = stuck[0]
+            name = self.lanes[rank].program.operations[place].name
+            rule = f"the first is {name} on rank {rank}; they wait for each other"
+            raise ScheduleError(f"{len(stuck)} operations never ran: {rule}")
 
     def _release(self, segments: list[tuple[int, int]]) -> None:
         """Begin segments, and those that end at once release others: a queue instead of recursion."""
@@ -172,7 +175,7 @@ class _Play:
 
     def _end(self, rank: int, segment: int, begins: float, price: Price | None) -> None:
         lane, now = self.lanes[rank], self.env.now
-        lane.left -= 1
+        lane.done[segment] = True
         lane.end = max(lane.end, now)
         if lane.recorded:
             place = lane.outline.places[segment][0]

@@ -15,7 +15,7 @@ MOST_SAMPLES, MOST_TOKENS = 1 << 24, 1 << 30
 
 @dataclass(frozen=True)
 class Workload:
-    """``samples`` sequences of ``sequence`` tokens, and how they are computed.
+    """``samples`` sequences of ``sequence`` tokens, and how they are computed. An image is a sequence of one.
 
     ``recomputation`` in the backward: ``selective`` of the attention between the projections; ``operators`` of all but
     the outputs of attention and of every second matrix product of a block (torchtitan's selective checkpointing by

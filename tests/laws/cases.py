@@ -6,11 +6,12 @@ Nothing here names an algorithm: a new line in the table is under every law by i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 from simcollectives.algorithms import ALGORITHMS, Algorithm, Option, placement_of
 from simcollectives.cluster import Cluster, Device, Link
@@ -77,6 +78,15 @@ def _variants() -> Iterator[Variant]:
         names = [option.name for option in algorithm.options]
         for values in itertools.product(*(_values(option) for option in algorithm.options)):
             yield Variant(algorithm, tuple(zip(names, values, strict=True)))
+
+
+def _repeated(variants: tuple[Variant, ...]) -> Iterator[Variant]:
+    """Yield the pairs of two parts beside a diagonal, in which each part stands with one or two of the others."""
+    for variant in variants:
+        values = [_values(option) for option in variant.algorithm.options]
+        places = [some.index(chosen) for some, (_, chosen) in zip(values, variant.options, strict=True)]
+        if len(places) == 2 and (places[0] - places[1]) % min(map(len, values)):
+            yield variant
 
 
 def _distinct_on_flat(variants: tuple[Variant, ...]) -> Iterator[Variant]:
@@ -172,5 +182,12 @@ def with_links(cluster: Cluster, links: Mapping[str, Link]) -> Cluster:
 
 VARIANTS = tuple(_variants())
 FLAT_VARIANTS = tuple(_distinct_on_flat(VARIANTS))
+REPEATED = tuple(_repeated(VARIANTS))
 PLACED_VARIANTS = tuple(v for v in VARIANTS if v.algorithm.level_costs is not None and v.algorithm.options)
 """Algorithms that look at which ranks share a node."""
+
+
+def each_of(variants: Sequence[Variant]) -> pytest.MarkDecorator:
+    """Parametrize a law by variants; all pairs of two parts are left to the slow tests."""
+    marked = [pytest.param(v, id=str(v), marks=pytest.mark.slow if v in REPEATED else ()) for v in variants]
+    return pytest.mark.parametrize("variant", marked)

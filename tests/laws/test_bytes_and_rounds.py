@@ -17,6 +17,7 @@ from tests.laws.cases import (
     WORLD_SIZES,
     Variant,
     chunk_sizes,
+    each_of,
     fits,
     flat,
     job_of,
@@ -61,7 +62,7 @@ def test_flat_cluster(variant: Variant) -> None:
                 check(variant, flat(n), elements, "float32")
 
 
-@pytest.mark.parametrize("variant", PLACED_VARIANTS, ids=str)
+@each_of(PLACED_VARIANTS)
 def test_two_level_cluster(variant: Variant) -> None:
     for cluster in two_level_clusters():
         if fits(variant, cluster):

@@ -25,6 +25,7 @@ from tests.laws.cases import (
     WORLD_SIZES,
     Variant,
     describe,
+    each_of,
     fits,
     flat,
     job_of,
@@ -134,7 +135,7 @@ def test_flat_cluster(variant: Variant) -> None:
             check_everything(variant, flat(n))
 
 
-@pytest.mark.parametrize("variant", PLACED_VARIANTS, ids=str)
+@each_of(PLACED_VARIANTS)
 def test_two_level_cluster(variant: Variant) -> None:
     """Algorithms that look at the nodes, for all three rank orders."""
     for shape in SHAPES:
@@ -151,7 +152,7 @@ def alike(variant: Variant) -> bool:
     return shared and variant.algorithm.same_bits(dict(variant.options))
 
 
-@pytest.mark.parametrize("variant", [v for v in VARIANTS if alike(v)], ids=str)
+@each_of([v for v in VARIANTS if alike(v)])
 def test_same_bits_on_every_rank(variant: Variant) -> None:
     clusters = [flat(n) for n in (2, 3, 5, 8, 13, 16)] + [two_level(*shape, "node_major") for shape in SHAPES]
     for cluster in clusters:

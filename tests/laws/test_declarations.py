@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import pytest
 
 from simcollectives.cluster import Cluster
 from simcollectives.engines import Job
 from simcollectives.schedule import Phase, Round
-from tests.laws.cases import VARIANTS, WORLD_SIZES, Variant, fits, flat, job_of, two_level
+from tests.laws.cases import VARIANTS, WORLD_SIZES, Variant, each_of, fits, flat, job_of, two_level
 
 SIZES = tuple(n for n in WORLD_SIZES if n not in (12, 14, 17, 32))
 
@@ -58,7 +57,7 @@ def check_rotation(job: Job, phase: Phase) -> None:
         assert all(sizes[i] == before[(i - step * phase.rotation) % n] for i in sizes)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of(VARIANTS)
 def test_declared_is_true(variant: Variant) -> None:
     clusters: list[Cluster] = [flat(n) for n in SIZES]
     clusters += [two_level(*shape, "round_robin") for shape in ((2, 3), (4, 2), (3, 5))]

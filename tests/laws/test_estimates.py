@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import pytest
-
 from simcollectives.engines import Job, simulate_job
 from simcollectives.engines.estimate import cheaper, rough
 from simcollectives.engines.variants import DEFAULT, LogGP, OnePort, TimeModel
-from tests.laws.cases import VARIANTS, Variant, describe, fits, flat, job_of, rank_orders, tolerance, two_level
+from tests.laws.cases import VARIANTS, Variant, describe, each_of, fits, flat, job_of, rank_orders, tolerance, two_level
 
 
 def jobs(variant: Variant) -> list[Job]:
@@ -33,7 +31,7 @@ def told(job: Job, engine: str, time: TimeModel = DEFAULT, *, skipping: bool = T
     return sum(counts)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of(VARIANTS)
 def test_messages_are_those_walked(variant: Variant) -> None:
     for job in jobs(variant):
         found = rough(job)
@@ -43,7 +41,7 @@ def test_messages_are_those_walked(variant: Variant) -> None:
         assert found.memory_bytes >= 0
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of(VARIANTS)
 def test_engines_tell_of_every_message(variant: Variant) -> None:
     for job in jobs(variant)[-2:]:
         messages = walked(job)
@@ -51,7 +49,7 @@ def test_engines_tell_of_every_message(variant: Variant) -> None:
         assert told(job, "auto", OnePort()) == told(job, "auto", LogGP()) == messages, describe(job)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of(VARIANTS)
 def test_what_vectorized_plays_is_told(variant: Variant) -> None:
     for job in jobs(variant):
         for skipping in (False, True):
@@ -62,7 +60,7 @@ def test_what_vectorized_plays_is_told(variant: Variant) -> None:
                 assert counted <= walked(job), describe(job)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of(VARIANTS)
 def test_the_cheaper_engine_gives_the_same_time(variant: Variant) -> None:
     for job in jobs(variant):
         slow = replace(rough(job, "event"), seconds=1e9)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from simcollectives.cluster import Change, Cluster, Device, Link, Uplink
 from simcollectives.engines import Job, simulate_job
-from tests.laws.cases import VARIANTS, Variant, describe, fits, flat, job_of, rank_orders, tolerance, two_level
+from tests.laws.cases import VARIANTS, Variant, describe, each_of, fits, flat, job_of, rank_orders, tolerance, two_level
 from tests.laws.exact import arbitrary_job, play
 
 # Small whole numbers make many ties: messages that start, meet and end at the same instant.
@@ -33,7 +33,7 @@ def check(job: Job) -> None:
     assert math.isclose(sum(parts), run.seconds, rel_tol=tolerance(job.schedule.rounds))
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of(VARIANTS)
 def test_table(variant: Variant) -> None:
     intra, inter, device = Link(1.0, 8.0, 0.5), Link(2.0, 3.0, 0.25), Device(reduction_seconds_per_byte=0.25)
     for shape in ((2, 2), (3, 2)):
@@ -91,7 +91,7 @@ def test_arbitrary_traffic_over_shared_cards(job: Job) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=5000)
+@settings(max_examples=2000)
 @given(st.one_of(traffic(clusters(), channels=3), traffic(sharing_clusters(), channels=3)))
 def test_a_lot_of_arbitrary_traffic(job: Job) -> None:
     check(job)

@@ -27,6 +27,7 @@ from tests.laws.cases import (
     WORLD_SIZES,
     Variant,
     describe,
+    each_of,
     fits,
     flat,
     is_private,
@@ -160,7 +161,7 @@ def test_one_rank_needs_no_time(variant: Variant) -> None:
 # --- two kinds of links
 
 
-@pytest.mark.parametrize("variant", STAGED_VARIANTS, ids=str)
+@each_of(STAGED_VARIANTS)
 def test_placed_algorithm_is_exact_on_two_levels(variant: Variant) -> None:
     for shape in SHAPES:
         for order in rank_orders(*shape):
@@ -211,7 +212,7 @@ def check_two_level(variant: Variant, cluster: Cluster, elements: int) -> None:
         assert event.seconds <= lockstep.seconds * (1 + tolerance(job.schedule.rounds)), describe(job)
 
 
-@pytest.mark.parametrize("variant", [v for v in VARIANTS if v not in STAGED_VARIANTS], ids=str)
+@each_of([v for v in VARIANTS if v not in STAGED_VARIANTS])
 def test_two_level_cluster(variant: Variant) -> None:
     for shape in SHAPES:
         for order in rank_orders(*shape):
@@ -268,7 +269,7 @@ def test_no_part_is_negative_where_nothing_is_sent() -> None:
     check_parts(simulate_job(job_of(variant, two_level(2, 3, "node_major", link, link, Device()), 0), "event"))
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of(VARIANTS)
 def test_the_same_question_has_the_same_answer(variant: Variant) -> None:
     for cluster in (flat(7), flat(8), two_level(2, 4, "round_robin")):
         if fits(variant, cluster):

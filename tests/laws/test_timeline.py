@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from simcollectives.engines import Job, Run, simulate_job
-from tests.laws.cases import VARIANTS, Variant, fits, flat, job_of, tolerance, two_level
+from tests.laws.cases import VARIANTS, Variant, each_of, fits, flat, job_of, tolerance, two_level
 
 
 class Row(NamedTuple):
@@ -92,7 +92,7 @@ def check_ports(job: Job, rows: list[Row]) -> None:
                     assert work <= link.bandwidth * (end - begin - link.alpha) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of(VARIANTS)
 def test_timeline(variant: Variant) -> None:
     for cluster in (flat(1), flat(3), flat(6), two_level(2, 2, "round_robin"), two_level(3, 2, "node_major")):
         if fits(variant, cluster):

@@ -185,7 +185,9 @@ def test_one_rank_stands_for_all(strategy: Strategy, data: st.DataObject) -> Non
     together = play(dict.fromkeys(range(training.world_size), program), pricer)
     for rank in range(training.world_size):
         assert times(by_place(together, rank)) == times(by_place(alone, 0))
-    assert together.memory == alone.memory
+    # A collective may end at the instant at which a kernel does: then either comes first.
+    changes = [sorted((c.time, c.item, c.bytes) for c in played.memory) for played in (together, alone)]
+    assert changes[0] == changes[1]
 
 
 def times(spans: Mapping[int, Span]) -> list[tuple[float, float, float]]:

@@ -29,6 +29,7 @@ from tests.laws.cases import (
     WORLD_SIZES,
     Variant,
     describe,
+    each_of,
     fits,
     flat,
     is_private,
@@ -228,7 +229,7 @@ LINKS = st.builds(Link, alpha=st.floats(0, 1e-3), bandwidth=st.floats(1e6, 1e12)
 DEVICES = st.builds(Device, reduction_seconds_per_byte=st.just(0.0) | st.floats(0, 1e-9))
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of(VARIANTS)
 @pytest.mark.parametrize("model", [ONE_PORT, LogGP(gap=9e-7)], ids=["one_port", "loggp"])
 def test_two_levels(variant: Variant, model: OnePort | LogGP) -> None:
     for shape in SHAPES:

@@ -16,9 +16,11 @@ from simcollectives.engines.bytes_sent import count_bytes_sent
 from simcollectives.engines.event import event
 from simcollectives.engines.vectorized import refusal, vectorized
 from tests.laws.cases import (
+    REPEATED,
     VARIANTS,
     Variant,
     describe,
+    each_of,
     fits,
     flat,
     is_private,
@@ -53,7 +55,7 @@ def check(job: Job) -> bool:
     return True
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of(VARIANTS)
 def test_vectorized_equals_event(variant: Variant) -> None:
     clusters = [flat(n) for n in (1, 3, 8, 13)]
     clusters += [two_level(*shape, order) for shape in SHAPES for order in rank_orders(*shape)]
@@ -117,18 +119,18 @@ def check_unequal(variant: Variant, world_sizes: range | tuple[int, ...]) -> Non
     assert taken >= one_port
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of(VARIANTS)
 def test_unequal_private_clusters(variant: Variant) -> None:
     check_unequal(variant, (1, 2, 3, 6, 8, 13))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of([variant for variant in VARIANTS if variant not in REPEATED])
 def test_unequal_private_clusters_of_1_to_40_ranks(variant: Variant) -> None:
     check_unequal(variant, range(1, 41))
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@each_of(VARIANTS)
 def test_the_way_back_is_the_same_where_rounds_are_not_kept(variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds that do not fit in memory are played again, in segments of a few."""
     random = np.random.default_rng(1)

@@ -89,13 +89,13 @@ CASES = {
         "sweep: {devices: [4, 8]}",
         "expect: [{seconds: {algorithm: ring}, at_most: 5 us}]",
     ): ["$.expect[0].seconds (line 5): the scenario sweeps devices (4, 8); name one value here, swept or not"],
-    scenario("expect: [{order: [ring]}]"): ["$.expect[0].order (line 4): 1 entries; write at least 2"],
+    scenario("expect: [{order: [ring]}]"): ["$.expect[0].order (line 4): 1 entry; write at least 2"],
     scenario("expect: [{order: [ring, tree], rel: 1%}]"): [
         "$.expect[0].rel (line 4): an order has no bound and no tolerance; leave the key out"
     ],
     scenario("expect: [{order: [ring, tree], of: power}]"): ['$.expect[0].of (line 4): "power" is unknown; known:'],
     scenario("expect: [{ratio: [{algorithm: ring}], at_most: 2}]"): [
-        "$.expect[0].ratio (line 4): 1 entries; write at least 2"
+        "$.expect[0].ratio (line 4): 1 entry; write at least 2"
     ],
     scenario("expect: [{crossover: [ring, tree], along: message, at_most: 1 MB}]"): [
         "$.expect[0] (line 4): the scenario does not sweep message; write from: and to: with the values to look between"

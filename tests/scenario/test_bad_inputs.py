@@ -162,6 +162,9 @@ CASES = {
     collective("{name: all_reduce, message: 1 PiB, algorithms: [ring]}"): [
         '$.collective.message (line 3): "1 PiB" is out of range: it must be at most 64 TiB; write for instance "25 MiB"'
     ],
+    collective("{name: all_reduce, message: 1e300 GB, algorithms: [ring]}"): [
+        '$.collective.message (line 3): "1e300 GB" is out of range: it must be at most 64 TiB; write for instance "25 MiB"'
+    ],
     # algorithms that do not fit
     scenario(
         cluster=FLAT.replace("8", "6"),

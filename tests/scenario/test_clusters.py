@@ -161,12 +161,19 @@ WRONG = {
     f"devices: 8, {LINK}, nics_per_node: 1": ["$.cluster.nics_per_node (line 2): unknown key; "],
     f"devices: 8, {LINK}, slow: [{{rank: 9, alpha: 2}}]": ["$.cluster.slow[0] (line 2): rank 9 is unreachable; ranks are 0 to 7"],
     f"devices: 8, {LINK}, slow: [{{rank: 3}}, {{rank: 1, bandwidth: 5 GB/s}}]": [
-        '$.cluster.slow[1].bandwidth (line 2): "5 GB/s" is a bandwidth, not a ratio; write "0.5%"'
+        "$.cluster.slow[0] (line 2): nothing says what is slower; write alpha",
+        '$.cluster.slow[1].bandwidth (line 2): "5 GB/s" is a bandwidth, not a ratio; write "0.5%"',
+    ],
+    f"devices: 8, {LINK}, slow: [{{rank: 9, alpha: 2}}, {{rank: x, alpha: 2}}, {{link: [8, 9], alpha: 2}}]": [
+        "$.cluster.slow[0] (line 2): rank 9 is unreachable; ranks are 0 to 7",
+        '$.cluster.slow[1].rank (line 2): "x" is not a rank',
+        "$.cluster.slow[2] (line 2): rank 8 is unreachable; ranks are 0 to 7",
+        "$.cluster.slow[2] (line 2): rank 9 is unreachable; ranks are 0 to 7",
     ],
     f"devices: 8, {LINK}, slow: [{{rank: 3}}]": ["$.cluster.slow[0] (line 2): nothing says what is slower; write alpha"],
     f"devices: 8, {LINK}, slow: [{{alpha: 2}}]": ["$.cluster.slow[0] (line 2): a change is of a rank or of a link"],
     f"devices: 8, {LINK}, slow: [{{rank: 1, alpha: 2, level: intra}}]": ['$.cluster.slow[0] (line 2): "intra" is not a level; known: link'],
-    f"devices: 8, {LINK}, slow: [{{link: [0], bandwidth: 50%}}]": ["$.cluster.slow[0].link (line 2): 1 entries; write at least 2"],
+    f"devices: 8, {LINK}, slow: [{{link: [0], bandwidth: 50%}}]": ["$.cluster.slow[0].link (line 2): 1 entry; write at least 2"],
     f"devices: 8, {LINK}, slow: [{{link: [0, 1], bandwidth: 200%}}]": ["$.cluster.slow[0].bandwidth (line 2): 2 is more than 1 (100%); a link is no faster than its ports"],
     f"devices: 8, {LINK}, slow: [{{rank: 1, bandwidth: 0%}}]": ['$.cluster.slow[0].bandwidth (line 2): "0%" is out of range: a factor is'],
     f"full_mesh: 2000, {LINK}": ["$.cluster.full_mesh (line 2): 2000 devices are too many; a full mesh has at most 1024"],

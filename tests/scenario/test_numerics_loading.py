@@ -100,7 +100,7 @@ BAD: dict[str, list[str]] = {
     "numerics: {stepz: 3, bucket: 4, mistake: foo, shards: [1, x], record: [0]}": [
         '$.numerics.bucket (line 3): 4 has no unit; write "4 B"',
         '$.numerics.mistake (line 3): "foo" is unknown; known: none, mean_of_means, no_all_reduce, left_out_parameter',
-        "$.numerics.record[0] (line 3): 0 is not a size; write a whole number from 1",
+        "$.numerics.record[0] (line 3): 0 is not a size; write a whole number from 1 to 1000000",
         '$.numerics.shards[1] (line 3): "x" is not a size; write a whole number from 1',
         '$.numerics.stepz (line 3): unknown key; did you mean "steps"?',
     ],
@@ -114,6 +114,9 @@ BAD: dict[str, list[str]] = {
     "numerics: {shards: [1, 2, 3]}": ["$.numerics.shards (line 3): [1, 2, 3] does not fit; write 4 whole numbers"],
     "numerics: {record: [5, 3]}": ["$.numerics.record (line 3): [5, 3] are not in order; write each step once"],
     "numerics: {record: [300]}": ["$.numerics.record (line 3): [300] are not all steps; steps are 1 to 200"],
+    "numerics: {steps: 1000001}": [
+        "$.numerics.steps (line 3): 1000001 is not a size; write a whole number from 1 to 1000000"
+    ],
     "numerics: {bucket: 4.5 B}": ["$.numerics.bucket (line 3): 4.5 is not valid; write a whole number"],
     "numerics: {learning_rate: 0}": ["$.numerics.learning_rate (line 3): 0 is no rate; write a number above 0"],
     "numerics: {left_out: output.bias}": ["$.numerics.left_out (line 3): output.bias: no mistake leaves it out; write"],

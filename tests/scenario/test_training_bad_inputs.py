@@ -68,9 +68,26 @@ CASES = {
     training(f"model: {{config: nowhere.json}}, {REST}"): [
         "$.training.model.config (line 3): nowhere.json: the file cannot be read (No such file or directory); check the path"
     ],
+    training(f"model: {{config: ..}}, {REST}"): [
+        "$.training.model.config (line 3): ..: the folder has no config.json; name the file, or a folder that has one"
+    ],
     training(REST): ["$.training (line 3): the key model is missing; write model: llama-3-8b"],
     # strategies and their options
     unit("strategy: ddp", "strategy: dpp"): ['$.training.strategy (line 3): "dpp" is not a strategy; did you mean "ddp"?'],
+    unit("strategy: ddp", "strategies: [5, ddpp]"): [
+        "$.training.strategies[0] (line 3): 5 is not a strategy; write a name such as ddp, or {ddp: {bucket_cap: 25 MiB}}",
+        '$.training.strategies[1] (line 3): "ddpp" is not a strategy; did you mean "ddp"?',
+    ],
+    unit("strategy: ddp", "strateg: ddp"): ['$.training.strateg (line 3): unknown key; did you mean "strategy"?'],
+    unit("strategy: ddp", "strategies: ddp"): ['$.training.strategies (line 3): "ddp" is not a list; write strategies: [ddp, all_reduce_once]'],
+    training("strategy: ddpp, sequence: 128, mfu: 45%"): [
+        "$.training (line 3): the key model is missing; write model: llama-3-8b",
+        '$.training.strategy (line 3): "ddpp" is not a strategy; did you mean "ddp"?',
+    ],
+    training(UNIFORM.replace("strategy: ddp", "strategies: [ddpp, ddp]"), "expect: [{step_second: {strategy: ddp}, at_most: 1 s}]"): [
+        '$.training.strategies[0] (line 3): "ddpp" is not a strategy; did you mean "ddp"?',
+        '$.expect[0].step_second (line 4): unknown key; did you mean "step_seconds"?',
+    ],
     unit("strategy: ddp, ", ""): ["$.training (line 3): no strategy is named; write strategy: ddp, or strategies: [ddp, all_reduce_once]"],
     unit("strategy: ddp", "strategy: ddp, strategies: [ddp]"): ["$.training (line 3): strategy and strategies cannot stand together"],
     unit("strategy: ddp", "strategies: [ddp, {ddp: {}}]"): ["$.training.strategies[1] (line 3): ddp is listed twice, first at [0]; keep one"],
@@ -87,7 +104,7 @@ CASES = {
     ],
     # batches
     unit("sequence: 128", "sequence: 128, micro_batch: 2, accumulation: 3, train_batch: 50"): [
-        "$.training (line 3): 50 is not micro_batch x accumulation x world size, 2 x 3 x 8 = 48; change one of them"
+        "$.training.train_batch (line 3): 50 is not micro_batch x accumulation x world size, 2 x 3 x 8 = 48; change one of them"
     ],
     training(UNIFORM + ", train_batch: 8", "sweep: {accumulation: [1, 2]}"): [
         "$.sweep (line 4): at accumulation: 2: 8 is not micro_batch x accumulation x world size, 1 x 2 x 8 = 16; change one of them"
@@ -99,14 +116,14 @@ CASES = {
     ],
     unit(", sequence: 128", ""): ["$.training (line 3): no sequence is given; write sequence: 4096 under training:, or sweep it"],
     unit("sequence: 128", "sequence: 128, accumulation: 16777216"): [
-        "$.training (line 3): 16777216 micro-batches x 8 modules are 134,217,728 passes to play; at most 1,000,000: take fewer micro-batches"
+        "$.training.accumulation (line 3): 16777216 micro-batches x 8 modules are 134,217,728 passes to play; at most 1,000,000: take fewer micro-batches"
     ],
     training("model: gpt2, strategy: ddp, mfu: 45%", "sweep: {sequence: [1024, 1025]}"): [
         "$.sweep (line 4): at sequence: 1025: 1025 tokens; gpt2 has learned positions for 1024; give at most as many"
     ],
     # compute
     unit("mfu: 45%", "mfu: 0"): [f"$.training.mfu (line 3): 0 {SHARE}"],
-    unit("mfu: 45%", "mfu: 101%"): [f"$.training.mfu (line 3): 1.01 {SHARE}"],
+    unit("mfu: 45%", "mfu: 200%"): [f'$.training.mfu (line 3): "200%" {SHARE}'],
     unit("mfu: 45%", "mfu: 45"): [f"$.training.mfu (line 3): 45 {SHARE}"],
     unit("mfu: 45%", "mfu: .nan"): ["$.training.mfu (line 3): .nan is not a finite number; write a number"],
     unit("mfu: 45%", "mfu: 1e400%"): ['$.training.mfu (line 3): "1e400%" is outside of what a float holds'],
@@ -114,12 +131,12 @@ CASES = {
     unit(", mfu: 45%", ""): [f"$.training (line 3): {TIMES}"],
     training(f"{LAYERS}, mfu: 45%, {ZEROS}"): [f"$.training (line 3): {TIMES}"],
     training(UNIFORM, "sweep: {mfu: [0, 45%, 101%]}"): [
-        "$.sweep (line 4): at mfu: 0%: 0 is not a share of the peak; give more than 0 and at most 1, such as 0.45",
-        "$.sweep (line 4): at mfu: 101%: 1.01 is not a share of the peak; give more than 0 and at most 1, such as 0.45",
+        f"$.sweep.mfu[0] (line 4): 0 {SHARE}",
+        f'$.sweep.mfu[2] (line 4): "101%" {SHARE}',
     ],
-    training(UNIFORM, cluster=BARE): [f"$.training (line 3): the device has no known peak for bfloat16; {PEAK}"],
+    training(UNIFORM, cluster=BARE): [f"$.training.mfu (line 3): the device has no known peak for bfloat16; {PEAK}"],
     training(UNIFORM, cluster=V100): [
-        f"$.training (line 3): the device has no known peak for bfloat16; it has float16 125 TFLOP/s; {PEAK}"
+        f"$.training.mfu (line 3): the device has no known peak for bfloat16; it has float16 125 TFLOP/s; {PEAK}"
     ],
     training(f"{LAYERS}, layer_seconds: {{blok: {{forward: 1 ms, backward: 2 ms}}}}"): [
         "$.training.layer_seconds (line 3): layers.0, layers.1 have no time; write {forward: 0 s, backward: 0 s} where a layer takes none",
@@ -134,22 +151,32 @@ CASES = {
         "$.sweep.sequence (line 4): layer_seconds are measured for one sequence; leave it as it is, or write mfu: instead",
     ],
     # words
-    unit("mfu: 45%", "mfu: 45%, dtype: fp8, optimizer: adan, recomputation: some, step: zeroth, foo: 1"): [
+    unit("mfu: 45%", "mfu: 45%, dtype: fp8, optimizer: adan, recomputation: some, step: 1000000000, foo: 1"): [
         '$.training.dtype (line 3): "fp8" is unknown; known: float64, float32,',
         "$.training.foo (line 3): unknown key; known keys: model, strategy,",
         '$.training.optimizer (line 3): "adan" is not an optimizer; did you mean "adam"?',
-        '$.training.recomputation (line 3): "some" is unknown; known: none, selective, full',
-        '$.training.step (line 3): "zeroth" is not a step; write first, steady, or a number from 1 on',
+        '$.training.recomputation (line 3): "some" is unknown; known: none, selective, operators, full',
+        "$.training.step (line 3): 1000000000 is not a step; write first, steady, or a whole number from 1 to 1000000",
+    ],
+    unit("mfu: 45%", "mfu: 45%, parameters: int8"): ['$.training.parameters (line 3): "int8" is unknown; known: float64, float32, float16, bfloat16'],
+    unit("mfu: 45%", "mfu: 45%, dtype: uint8, gradients: int32"): [
+        '$.training.dtype (line 3): "uint8" is unknown; known: float64, float32, float16, bfloat16',
+        '$.training.gradients (line 3): "int32" is unknown; known: float64, float32, float16, bfloat16',
     ],
     unit("mfu: 45%", "mfu: 45%, optimizer: {name: adan, mster: true}"): [
         '$.training.optimizer.mster (line 3): unknown key; did you mean "master"?',
         '$.training.optimizer.name (line 3): "adan" is unknown; did you mean "adam"?',
     ],
     unit("mfu: 45%", "mfu: 45%, slow: {0: 0, x: 2, 3: fast}"): [
-        '$.training.slow (line 3): rank 0: 0 is out of range: a factor is 1e-9 to 1e9; write for instance "50%"; '
-        '"x" is not a rank; write a whole number, as in {3: 120%}; rank 3: "fast"'
+        '$.training.slow.x (line 3): "x" is not a rank; write a whole number, as in {3: 120%}',
+        '$.training.slow["0"] (line 3): 0 is out of range: a factor is 1e-9 to 1e9; write for instance "50%"',
+        '$.training.slow["3"] (line 3): "fast" does not start with a number, and a ratio does; write "0.5%"',
     ],
-    unit("mfu: 45%", "mfu: 45%, slow: {8: 2}"): ["$.training (line 3): there is no rank 8; ranks are 0 to 7"],
+    unit("mfu: 45%", "mfu: 45%, slow: {8: 2, 9: 3}, train_batch: 9"): [
+        "$.training.slow (line 3): there is no rank 8; ranks are 0 to 7",
+        "$.training.slow (line 3): there is no rank 9; ranks are 0 to 7",
+        "$.training.train_batch (line 3): 9 is not micro_batch x accumulation x world size, 1 x 1 x 8 = 8",
+    ],
     unit("mfu: 45%", "mfu: 45%, collectives: {all_reduc: ring, broadcast: 3}"): [
         "$.training.collectives.broadcast (line 3): 3 is not an algorithm; write a name such as ring",
     ],

@@ -202,7 +202,7 @@ def test_what_does_not_fit_is_told(run: Runner) -> None:
 
 def test_buffers_are_broadcast_before_the_step(run: Runner) -> None:
     # torchvision's ResNet-18 has 20 BatchNorms; their statistics, 2 x 4,800 numbers, and 20 counters
-    (row,) = run(training("model: resnet-18, strategy: ddp, sequence: 1, mfu: 45%, dtype: float32")).rows
+    (row,) = run(training("model: resnet-18, strategy: ddp, mfu: 45%, dtype: float32")).rows
     sent = [one["elements"] for one in row["collectives"] if one["kind"] == "broadcast"]
     assert sorted(sent) == [20, 9600]
 
@@ -362,3 +362,14 @@ def test_the_plugin_collects_expectations(tmp_path: Path) -> None:
     assert "2 failed, 1 passed" in done.stdout
     assert "it is not" in done.stdout
     assert 'did you mean "expect"?' in done.stdout
+
+
+def test_algorithms_of_collectives_that_no_step_issues_are_warned_of(run: Runner) -> None:
+    body = UNIFORM + ", collectives: {all_reduce: ring, all_to_all: direct}"
+    assert run(training(body)).warnings == (
+        "collectives: all_to_all is not used: no step issues all_to_all; steps issue all_reduce",
+    )
+    server = UNIFORM.replace("strategy: ddp", "strategy: parameter_server") + ", collectives: {all_reduce: ring}"
+    assert run(training(server)).warnings == (
+        "collectives: all_reduce is not used: the strategy itself decides its algorithm; steps issue all_reduce",
+    )

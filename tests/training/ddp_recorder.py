@@ -191,6 +191,7 @@ def steps(case: dict[str, Any], group: Any) -> Iterator[list[Event]]:
 
 def work(rank: int, meeting: str, cases: list[dict[str, Any]], output: str) -> None:
     """Run every case as one of two ranks; rank 0 writes what it saw."""
+    torch.set_num_threads(1)  # small models: more threads of two processes only wait for each other
     store = dist.FileStore(meeting, 2)
     group = dist.ProcessGroupGloo(store, rank, 2)
     found = [list(steps(case, group)) for case in cases]

@@ -2,8 +2,8 @@
 
     python fsdp_recorder.py CASES.json EVENTS.json
 
-Collectives are noted where FSDP calls them. Between them stand marks: of forwards and backwards inside of blocks, and of
-FSDP1's host, when it waits for the end of a unit's use, for the how-manieth of the step.
+Collectives are noted where FSDP calls them. Between them stand marks: of forwards and backwards inside of blocks, and
+of FSDP1's host, when it waits for the end of a use of a unit: for which of the step.
 """
 
 from __future__ import annotations

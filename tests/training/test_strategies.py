@@ -343,6 +343,8 @@ def test_options_are_all_checked_at_once() -> None:
     assert "fp16" in found["hook"]
     with pytest.raises(InputError, match=r'"dpp" is not a strategy; did you mean "ddp"\?'):
         find_strategy("dpp")
+    with pytest.raises(InputError, match=r"\['ddp'\] is not a strategy; there are: ddp"):
+        find_strategy(["ddp"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("caps", [[], ["25 MiB", "1 apple"], -1, float("inf"), True])

@@ -81,18 +81,18 @@ def test_later_micro_batches_are_added_shard_by_shard() -> None:
     ("stage", "options", "most"),
     [
         # A bucket buffer of 2 x 1,000 bytes; gradients of two owners are copied together; all gradients stay.
-        (1, {}, {"gradients": 800, "reduce buckets": 2000, "copies of buckets": 800}),
-        (2, {}, {"gradients": 400, "unsharded gradients": 200, "reduce buckets": 2000, "copies of buckets": 800}),
-        (2, {"overlap_comm": True}, {"reduce buckets": 4000, "copies of buckets": 800}),
+        (1, {}, {"gradients": 800, "buckets": 2000, "copies of buckets": 800}),
+        (2, {}, {"gradients": 400, "unsharded gradients": 200, "buckets": 2000, "copies of buckets": 800}),
+        (2, {"overlap_comm": True}, {"buckets": 4000, "copies of buckets": 800}),
         # Of one owner each: nothing is copied together.
-        (2, {"reduce_bucket_size": 200}, {"reduce buckets": 400, "copies of buckets": None}),
+        (2, {"reduce_bucket_size": 200}, {"buckets": 400, "copies of buckets": None}),
         (2, {"use_multi_rank_bucket_allreduce": False}, {"copies of buckets": None}),
         (2, {"reduce_scatter": False}, {"copies of buckets": None}),
         (2, {"communication_data_type": "fp32"}, {"copies of buckets": 800 + 1600}),
         # Without a buffer gradients wait for their reduction where they are.
-        (2, {"contiguous_gradients": False}, {"unsharded gradients": 800, "reduce buckets": None}),
+        (2, {"contiguous_gradients": False}, {"unsharded gradients": 800, "buckets": None}),
         # Larger than a bucket: not copied into it, and there until it is reduced, when the next is complete.
-        (2, {"reduce_bucket_size": 50}, {"unsharded gradients": 400, "reduce buckets": 100}),
+        (2, {"reduce_bucket_size": 50}, {"unsharded gradients": 400, "buckets": 100}),
         (2, {"grad_accum_dtype": "fp32"}, {"gradients": 800}),
     ],
 )
@@ -133,11 +133,11 @@ ALONE = {"max_live_parameters": 0, "max_reuse_distance": 0, "prefetch_bucket_siz
         ({"param_persistence_threshold": 100}, {"unsharded parameters": 800, "all-gather buffers": None}),
         # A bucket of all gradients is put side by side for their owners; the buffer stands all the time. A gradient is
         # copied into it while the next one is made.
-        ({}, {"reduce buckets": 2000, "reduce-scatter buffers": 800, "unsharded gradients": 400}),
+        ({}, {"buckets": 2000, "reduce-scatter buffers": 800, "unsharded gradients": 400}),
         # One gradient that divides needs no copy.
-        ({"reduce_bucket_size": 100}, {"reduce buckets": 200, "reduce-scatter buffers": None}),
+        ({"reduce_bucket_size": 100}, {"buckets": 200, "reduce-scatter buffers": None}),
         ({"communication_data_type": "fp32"}, {"reduce-scatter buffers": 1600 + 1600}),
-        ({"contiguous_gradients": False}, {"reduce buckets": None, "unsharded gradients": 800}),
+        ({"contiguous_gradients": False}, {"buckets": None, "unsharded gradients": 800}),
         # The optimizer takes two layers at a time, of 50 elements each, and copies their gradients.
         ({"sub_group_size": 100}, {"gradients in float32": 4 * 100}),
         ({}, {"gradients in float32": 4 * 200}),

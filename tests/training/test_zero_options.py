@@ -85,8 +85,8 @@ def test_wrong_numbers_of_elements(value: Any) -> None:
         ("zero3", {**DEEPSPEED, "zero_quantized_weights": True}, ["embedding.weight and 19 others have none"]),
         (
             "zero3",
-            {**DEEPSPEED, "allgather_sequential": True, "use_all_reduce_for_fetch_params": True},
-            ["use_all_reduce_for_fetch_params does nothing with allgather_sequential"],
+            {**DEEPSPEED, "zero_quantized_weights": True, "use_all_reduce_for_fetch_params": True},
+            ["use_all_reduce_for_fetch_params does nothing with zero_quantized_weights", "have none"],
         ),
         # A block has 430 elements in three modules, itself included.
         ("zero3", {**DEEPSPEED, "module_granularity_threshold": 142}, ["smallest granularity of a module is 143"]),

@@ -45,7 +45,7 @@ def sent_parameters(step: Step) -> float:
     return round(sum(step.sent_bytes.values()) / (2 * PSI * (ranks - 1) / ranks), 4)
 
 
-@pytest.mark.parametrize("layers", [1, 4, 64])
+@pytest.mark.parametrize("layers", [1, 4, 16])
 @pytest.mark.parametrize(
     ("strategy", "options", "times"),
     [

@@ -22,22 +22,22 @@ def linear(name: str, inputs: int, outputs: int, *, bias: bool = True) -> Module
     return Module(name, "linear", (weight, biases) if bias else (weight,), weight.elements)
 
 
-def model_b(blocks: int = 4) -> Model:
+def model_b(blocks: int = 4, *, tied: bool = False) -> Model:
     """Embedding(50, 10); blocks of Linear(10, 20) and Linear(20, 10); LayerNorm(10); a head of 10 x 50."""
+    embedding = Parameter("embedding.weight", (50, 10))
+    head = Module("head", "linear", (embedding,), 500) if tied else linear("head", 10, 50, bias=False)
     norm = Module("norm", "norm", (Parameter("norm.weight", (10,)), Parameter("norm.bias", (10,))))
     layers = [
-        Layer(
-            "embedding", (Module("embedding", "embedding", (Parameter("embedding.weight", (50, 10)),)),), block=False
-        ),
+        Layer("embedding", (Module("embedding", "embedding", (embedding,)),), block=False),
         *(
             Layer(f"blocks.{n}", (linear(f"blocks.{n}.a", 10, 20), linear(f"blocks.{n}.b", 20, 10)))
             for n in range(blocks)
         ),
         Layer("norm", (norm,), block=False),
-        Layer("head", (linear("head", 10, 50, bias=False),), block=False),
+        Layer("head", (head,), block=False),
     ]
-    registration = tuple(p.name for layer in layers for module in layer.modules for p in module.parameters)
-    return Model("B", "plain", tuple(layers), registration)
+    registration = dict.fromkeys(p.name for layer in layers for module in layer.modules for p in module.parameters)
+    return Model("B", "plain", tuple(layers), tuple(registration))
 
 
 def training_of(model: Model, ranks: int = 2, **more: Any) -> Training:
@@ -47,7 +47,9 @@ def training_of(model: Model, ranks: int = 2, **more: Any) -> Training:
 
 
 def program_of(config: Mapping[str, Any], training: Training, **more: Any) -> Program:
-    """Return the program for a ``zero_optimization`` of DeepSpeed."""
+    """Return the program for a ``zero_optimization`` of DeepSpeed; stage 0 reduces all gradients once."""
+    if config["stage"] == 0:
+        return find_strategy("all_reduce_once").program(training, {})
     strategy = find_strategy(f"zero{config['stage']}")
     given = {name.removeprefix("stage3_"): value for name, value in config.items() if name not in ("stage", "ga")}
     options = resolve_strategy_options(strategy, {"implementation": "deepspeed", **given, **more})

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from simcollectives.errors import UnitError, show_value
-from simcollectives.scenario.keys import ANY_BYTES, NUMBER, SIZE, Kind
+from simcollectives.scenario.keys import ANY_BYTES, NUMBER, Kind, whole_kind
+from simcollectives.training.numerics.plan import MOST
 
 
 def _parse_truth(value: object) -> int:
@@ -19,7 +20,10 @@ def _truth_text(value: float, digits: int = 6) -> str:
 
 TRUTH = Kind("truth", _parse_truth, _truth_text, "true", {"enum": [True, False, 1, 0]}, whole=True, exact=True)
 
-NUMERICS_KEYS: Mapping[str, Kind] = {"step": SIZE}
+AMOUNT = whole_kind("amount", 1, MOST["steps"], "a size", "200")
+"""Of steps, samples and micro-batches."""
+
+NUMERICS_KEYS: Mapping[str, Kind] = {"step": AMOUNT}
 """Keys of a point: one of the recorded steps."""
 
 NUMERICS_METRICS: Mapping[str, Kind] = {

@@ -1,6 +1,6 @@
 """Running a numerics scenario: every variant is trained once, and compared with one device after each recorded step."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -12,12 +12,16 @@ from simcollectives.scenario.keys import Kind, kind_of
 from simcollectives.scenario.numerics.keys import NUMERICS_METRICS
 from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.places import placed
+from simcollectives.scenario.progress import Progress, Tally
 from simcollectives.scenario.results import Check, Row, ScenarioResult
 from simcollectives.scenario.types import EMPTY, AlgorithmEntry, Point, Selector
 from simcollectives.training.numerics import History, NumericsPlan, NumericsRow, compare, one_device, plain, train
 
 NUMERICS_ROW_KEYS = ("label", "point", *(one.name for one in fields(NumericsRow)))
 """The keys of a row, in order: ``label`` is the variant, ``point`` the recorded step; the others as `NumericsRow`."""
+
+_ITEM_SECONDS = 0.02
+"""All variants and expectations are taken to cost the same."""
 
 
 @dataclass
@@ -90,7 +94,7 @@ def _ddp_note(scenario: NumericsScenario) -> tuple[str, ...]:
     return ("compared with ddp: everything as in the variant, but all of it on every device",)
 
 
-def run_numerics_scenario(scenario: NumericsScenario, progress: Callable[[int, int], None] | None) -> ScenarioResult:
+def run_numerics_scenario(scenario: NumericsScenario, progress: Progress | None = None) -> ScenarioResult:
     """Train every variant, then check. An interrupt (Ctrl-C) keeps what is finished.
 
     Raises:
@@ -102,20 +106,21 @@ def run_numerics_scenario(scenario: NumericsScenario, progress: Callable[[int, i
     problems: list[Problem] = []
     interrupted = False
     entries = scenario.numerics.entries
-    total = len(entries) + len(scenario.expectations)
+    costs = [_ITEM_SECONDS] * (len(entries) + len(scenario.expectations))
+    tally = None if progress is None else Tally(costs, progress)
     try:
-        for number, entry in enumerate(entries, 1):
+        for entry in entries:
             try:
                 found = evaluator.rows(entry)
                 rows += [{"label": entry.label, "point": {"step": row.step}, **asdict(row)} for row in found]
             except InputError as error:
                 problems += error.problems
-            if progress is not None:
-                progress(number, total)
-        for number, expectation in enumerate(() if problems else scenario.expectations, len(entries) + 1):
+            if tally is not None:
+                tally.finish_item()
+        for expectation in () if problems else scenario.expectations:
             checks.append(check_expectation(evaluator, expectation))
-            if progress is not None:
-                progress(number, total)
+            if tally is not None:
+                tally.finish_item()
     except KeyboardInterrupt:
         interrupted = True
     return ScenarioResult(

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from simcollectives.scenario.keys import JsonSchema
-from simcollectives.scenario.numerics.keys import NUMERICS_KEYS, NUMERICS_METRICS
+from simcollectives.scenario.numerics.keys import AMOUNT, NUMERICS_KEYS, NUMERICS_METRICS
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema import ExpectationModel, OrderModel, PointModel, RatioModel, metric_models
 from simcollectives.scenario.schema_cluster import AnyCluster
@@ -16,8 +16,8 @@ from simcollectives.scenario.schema_values import (
     Number,
     Reference,
     Seed,
-    Size,
     custom_error,
+    reader,
     reference_reader,
 )
 from simcollectives.training.numerics import MISTAKES, OPTIMIZERS, STRATEGIES
@@ -25,6 +25,7 @@ from simcollectives.training.numerics.network import BATCH_NORMS
 from simcollectives.training.numerics.plan import DTYPES
 
 NO_MISTAKE = "none"
+Amount = Annotated[int, reader(AMOUNT), WithJsonSchema(AMOUNT.json_schema)]
 
 _STRATEGY_SCHEMA: JsonSchema = {
     "oneOf": [
@@ -54,11 +55,11 @@ class VariantModel(Model):
     algorithm: AlgorithmReference | None = Field(None, description="An all-reduce, or its halves; ring, if left out")
     optimizer: Literal[tuple(OPTIMIZERS)] = "sgd"  # type: ignore[valid-type]
     learning_rate: Number | None = Field(None, description="The optimizer's own, if left out", examples=[0.1])
-    samples: Size = Field(256, description="Of all ranks in a step")
-    shards: list[Size] | None = Field(
+    samples: Amount = Field(256, description="Of all ranks in a step")
+    shards: list[Amount] | None = Field(
         None, description="Samples of each rank; as equal as may be, if left out", examples=[[100, 60, 60, 36]]
     )
-    accumulation: Size = Field(1, description="Micro-batches of a rank in a step")
+    accumulation: Amount = Field(1, description="Micro-batches of a rank in a step")
     bucket: Bytes | None = Field(
         None, description="Gradients of ddp, zero1, zero2 are reduced in buckets of about so much; in one, if left out"
     )
@@ -72,8 +73,8 @@ class VariantModel(Model):
 class NumericsModel(VariantModel):
     """A small network really trained on simulated devices, and on one device to compare."""
 
-    steps: Size = 200
-    record: list[Size] | None = Field(
+    steps: Amount = 200
+    record: list[Amount] | None = Field(
         None, min_length=1, description="Steps after which to compare; the last, if left out", examples=[[1, 10, 200]]
     )
     variants: dict[str, VariantModel] | None = Field(

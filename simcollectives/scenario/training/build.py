@@ -12,6 +12,7 @@ from simcollectives.scenario.keys import point_text
 from simcollectives.scenario.training.keys import TRAINING_KEYS
 from simcollectives.scenario.training.types import TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Point
+from simcollectives.training.groups import seen_alone
 from simcollectives.training.prepare import prepare_training
 from simcollectives.training.pricing import Choice, default_choices
 from simcollectives.training.setup import Training
@@ -88,33 +89,55 @@ class TrainingFits:
 
     cluster: ClusterSettings
     training: TrainingSettings
-    _reasons: dict[Hashable, str | None] = field(default_factory=dict)
+    _found: dict[Hashable, tuple[Problem, ...]] = field(default_factory=dict)
 
     @property
     def worn(self) -> bool:
         """Whether a list of problems had better end."""
-        return len(self._reasons) > 2_000
+        return len(self._found) > 2_000
 
     def reason(self, entry: AlgorithmEntry, point: Point) -> str | None:
         """Return why a strategy does not run at a point, or None where it does."""
-        key = entry.label, frozenset(point.items())
-        if key not in self._reasons:
-            self._reasons[key] = self._find(entry, point)
-        reason = self._reasons[key]
-        return f"at {point_text(point)}: {reason}" if reason and point else reason
+        reason = "; ".join(problem.message for problem in self.problems(entry, point))
+        return f"at {point_text(point)}: {reason}" if reason and point else reason or None
 
-    def _find(self, entry: AlgorithmEntry, point: Point) -> str | None:
+    def problems(self, entry: AlgorithmEntry, point: Point) -> tuple[Problem, ...]:
+        """Return all reasons why a strategy does not run at a point; their places are keys of the section, or none."""
+        key = entry.label, frozenset(point.items())
+        if key not in self._found:
+            self._found[key] = self._find(entry, point)
+        return self._found[key]
+
+    def _find(self, entry: AlgorithmEntry, point: Point) -> tuple[Problem, ...]:
         try:
             settings = settings_at(self.training, point)
             cluster = build_cluster(self.cluster, point)
             training = build_training(settings, cluster)
             if problems := find_strategy(entry.name).problems(training, options_at(entry, point)):
-                raise InputError(problems)
+                raise InputError([Problem("", f"{entry.name}.{one.place}: {one.message}") for one in problems])
             choices = {**default_choices(cluster), **choices_at(settings, entry, point)}
             for collective in ("all_reduce", "broadcast"):
                 name, options = choices[collective]
                 algorithm = find_algorithm(collective, name)
                 check_fits(algorithm, cluster, {o.name: options.get(o.name, o.default) for o in algorithm.options})
+            if settings.choices:
+                _check_choices(training, entry.name, options_at(entry, point), choices)
         except InputError as error:
-            return "; ".join(problem.message for problem in error.problems)
-        return None
+            return error.problems
+        return ()
+
+
+def _check_choices(
+    training: Training, strategy: str, options: Mapping[str, Any], choices: Mapping[str, Choice]
+) -> None:
+    """Check that the algorithms that are named run in the groups in which the strategy uses them.
+
+    Raises:
+        InputError: one does not.
+    """
+    calls = find_strategy(strategy).program(training, options).calls
+    for call in {(call.kind, call.group_size, call.stride): call for call in calls}.values():
+        name, given = choices[call.kind]
+        algorithm = find_algorithm(call.kind, name)
+        resolved = {option.name: given.get(option.name, option.default) for option in algorithm.options}
+        check_fits(algorithm, seen_alone(training.cluster, call), resolved)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from simcollectives.cluster import Cluster
-from simcollectives.errors import InputError
+from simcollectives.errors import InputError, listing
 from simcollectives.scenario.build import build_cluster, restricted
 from simcollectives.scenario.keys import Kind, kind_of, point_text
 from simcollectives.scenario.places import placed
@@ -20,7 +20,7 @@ from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRIC
 from simcollectives.scenario.training.types import TrainingScenario, TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
 from simcollectives.training.flops import convention, model_flops, utilisation
-from simcollectives.training.passes import ACTIVATIONS, GRADIENTS, MODEL_STATES, OPTIMIZER, PARAMETERS
+from simcollectives.training.passes import ACTIVATIONS, BUCKETS, GRADIENTS, MODEL_STATES, OPTIMIZER, PARAMETERS
 from simcollectives.training.prepare import peak_flops
 from simcollectives.training.pricing import Pricer
 from simcollectives.training.sharding import GATHER_BUFFERS, UNSHARDED
@@ -82,6 +82,7 @@ class TrainingEvaluator:
     scenario: TrainingScenario
     warnings: dict[str, None] = field(default_factory=dict)
     reasons: dict[str, None] = field(default_factory=dict)
+    _issued: dict[str, bool] = field(default_factory=dict)
     _values: dict[Hashable, dict[str, Any]] = field(default_factory=dict)
     _pricers: dict[Hashable, Pricer] = field(default_factory=dict)
 
@@ -145,7 +146,22 @@ class TrainingEvaluator:
             where = f"at {point_text(point)}" if point else ""
             raise placed(error, entry, where, "take a smaller model", self.scenario.file) from error
         self.warnings.update(dict.fromkeys(step.warnings))
+        decided = find_strategy(entry.name).choices(options)
+        for one in step.collectives:
+            self._issued[one.kind] = self._issued.get(one.kind, False) or one.kind not in decided
         return step
+
+    @property
+    def unused_choices(self) -> list[str]:
+        """What to warn of: algorithms under ``collectives:`` that no collective of the steps so far was priced by."""
+        found = []
+        for kind in self.scenario.training.choices if self._issued else ():
+            if self._issued.get(kind):
+                continue
+            why = "the strategy itself decides its algorithm" if kind in self._issued else f"no step issues {kind}"
+            has = f"{why}; steps issue {listing(list(self._issued))}"
+            found.append(f"collectives: {kind} is not used: {has}")
+        return found
 
     def _pricer(self, cluster: Cluster, settings: TrainingSettings, entry: AlgorithmEntry, point: Point) -> Pricer:
         """Return what prices collectives; those of one cluster and the same algorithms share their prices."""
@@ -191,7 +207,7 @@ class TrainingEvaluator:
             "parameter_bytes": held.get(PARAMETERS, 0),
             "gradient_bytes": held.get(GRADIENTS, 0),
             "optimizer_bytes": held.get(OPTIMIZER, 0),
-            "bucket_bytes": held.get("buckets", 0),
+            "bucket_bytes": held.get(BUCKETS, 0),
             "activation_bytes": held.get(ACTIVATIONS, 0),
             "model_state_bytes": sum(held.get(item, 0) for item in MODEL_STATES),
             "unsharded_bytes": peak([c for c in step.timeline.memory if c.item in (UNSHARDED, GATHER_BUFFERS)]).bytes,

@@ -6,15 +6,16 @@ from typing import Any
 
 from simcollectives.algorithms import find_algorithm, resolve_options
 from simcollectives.engines import DTYPES
-from simcollectives.errors import InputError, Problem
+from simcollectives.errors import InputError, Problem, nearest
 from simcollectives.interop.huggingface import read_model
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.scenario.context import Context, unknown_key
-from simcollectives.scenario.load_collective import listed_once
+from simcollectives.scenario.load_collective import listed_once, readable
 from simcollectives.scenario.places import Path, place_text
 from simcollectives.scenario.schema_values import Reference
 from simcollectives.scenario.training.naming import written_options
 from simcollectives.scenario.training.schema import (
+    ALL,
     MAX_PARAMETERS,
     Compared,
     ConfigModel,
@@ -22,10 +23,12 @@ from simcollectives.scenario.training.schema import (
     TensorModel,
     TrainingModel,
     UniformModel,
+    read_strategy,
 )
 from simcollectives.scenario.training.types import TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry
 from simcollectives.training.catalogue import load_model
+from simcollectives.training.comparison import COMPARED
 from simcollectives.training.families import BuiltModel
 from simcollectives.training.model import Model, Parameter
 from simcollectives.training.plain import tensor_model, uniform_model
@@ -42,30 +45,27 @@ def load_training(context: Context, value: Any, compared: Any = None) -> Trainin
     ``compared`` is what the section ``compare:`` says, None where there is none.
     """
     parsed = context.validate(PATH, value, TrainingModel)
+    entries = _entries(context, value, compared) if isinstance(value, dict) else []
     if parsed is None:
         return None
-    before = len(context.problems)
     model, notes = _model(context, parsed.model)
     if model is not None and model.elements > MAX_PARAMETERS:
         context.add((*PATH, "model"), f"{model.elements:.6g} parameters; a model has at most {MAX_PARAMETERS:.0e}")
         model = None
-    entries = _entries(context, _references(context, parsed, value, compared))
     choices = _choices(context, parsed.collectives or {})
     precision = _precision(parsed)
     if ("mfu" in value or is_swept(context, "mfu")) == ("layer_seconds" in value):
         context.add(PATH, "compute takes its time from mfu, or from layer_seconds; write one of them, such as mfu: 45%")
-    if parsed.mfu is not None and not 0 < parsed.mfu <= 1:
-        context.add((*PATH, "mfu"), f"{parsed.mfu:.6g} is not a share of the peak; write more than 0% and at most 100%")
     if "seed" in value and parsed.jitter is None:
         remedy = "write jitter: {lognormal: 1%}, or leave seed out"
         context.add((*PATH, "seed"), f"nothing is random, so that every seed gives the same step; {remedy}")
     layers = {} if model is None else _layer_seconds(context, parsed, model)
-    if model is None or not entries or len(context.problems) > before:
+    if model is None or not entries:
         return None
     return TrainingSettings(
         model=model,
         strategies=tuple(entries),
-        sequence=parsed.sequence,
+        sequence=1 if parsed.sequence is None and not model.has_sequence else parsed.sequence,
         micro_batch=parsed.micro_batch,
         accumulation=parsed.accumulation,
         train_batch=parsed.train_batch,
@@ -100,10 +100,10 @@ def _model(context: Context, written: Any) -> tuple[Model | None, tuple[str, ...
         if isinstance(written, TensorModel):
             return tensor_model("tensors", [Parameter(name, tuple(s)) for name, s in written.tensors.items()]), ()
         if isinstance(written, ConfigModel):
-            file = FilePath(context.document.source).parent / written.config
-            built = _read_config(file)
+            name = FilePath(written.config).name or written.config
+            built = _read_config(FilePath(context.document.source).parent / written.config, name)
             assumed = ", ".join(f"{field} {value}" for field, value in built.assumed)
-            notes = (f"{file.name} leaves out {assumed}: the defaults of transformers are taken",) if assumed else ()
+            notes = (f"{name} leaves out {assumed}: the defaults of transformers are taken",) if assumed else ()
             return built.model, (*built.warnings, *notes)
         return load_model(written), ()
     except InputError as error:
@@ -112,12 +112,12 @@ def _model(context: Context, written: Any) -> tuple[Model | None, tuple[str, ...
     return None, ()
 
 
-def _read_config(file: FilePath) -> BuiltModel:
+def _read_config(file: FilePath, name: str) -> BuiltModel:
     """Read a config.json; its problems say which field they are about."""
     try:
         return read_model(file)
     except InputError as error:
-        raise InputError([_named(problem, file.name) for problem in error.problems]) from None
+        raise InputError([_named(problem, name) for problem in error.problems]) from None
 
 
 def _named(problem: Problem, file: str) -> Problem:
@@ -126,25 +126,30 @@ def _named(problem: Problem, file: str) -> Problem:
     return Problem("", f"{field} in {file}{line}: {problem.message}" if field else f"{file}{line}: {problem.message}")
 
 
-def _references(context: Context, parsed: TrainingModel, value: Any, compared: Any) -> dict[Path, Reference]:
-    """The strategies as written, by where they are; a problem where none is, or they are written twice."""
-    named = [key for key in ("strategy", "strategies") if key in value]
+def _entries(context: Context, value: Mapping[str, Any], compared: Any) -> list[AlgorithmEntry]:
+    """Return the strategies that exist; of a list with other things in it, too."""
+    written = [key for key in ("strategy", "strategies") if key in value]
     if compared is not None:
-        for key in named:
+        for key in written:
             context.add((*PATH, key), "compare: names the strategies already; leave one of them out")
-        several = context.validate_type(("compare",), compared, Compared)
-        return {("compare", index): one for index, one in enumerate(several or ())}
-    if len(named) != 1:
-        what = "strategy and strategies cannot stand together" if named else "no strategy is named"
-        context.add(PATH, f"{what}; write strategy: ddp, or strategies: [ddp, all_reduce_once]")
-        return {}
-    if parsed.strategy is not None:
-        return {(*PATH, "strategy"): parsed.strategy}
-    return {(*PATH, "strategies", index): one for index, one in enumerate(parsed.strategies or ())}
+        context.validate_type(("compare",), compared, Compared)
+        return _listed(context, ("compare",), list(COMPARED) if compared == ALL else compared)
+    if len(written) != 1:
+        what = "strategy and strategies cannot stand together" if written else "no strategy is named"
+        if written or not any(nearest(key, ("strategy", "strategies")) for key in value):
+            context.add(PATH, f"{what}; write strategy: ddp, or strategies: [ddp, all_reduce_once]")
+        return []
+    named = value[written[0]]
+    if written[0] == "strategies":
+        return _listed(context, (*PATH, "strategies"), named)
+    paths: dict[Path, Reference] = {(*PATH, "strategy"): one for one in readable([named], read_strategy).values()}
+    return listed_once(context, paths, lambda path, reference: _entry(context, path, reference))
 
 
-def _entries(context: Context, references: Mapping[Path, Reference]) -> list[AlgorithmEntry]:
-    return listed_once(context, references, lambda path, reference: _entry(context, path, reference))
+def _listed(context: Context, path: Path, named: Any) -> list[AlgorithmEntry]:
+    found = readable(named if isinstance(named, list) else [], read_strategy)
+    paths = {(*path, index): one for index, one in found.items()}
+    return listed_once(context, paths, lambda path, reference: _entry(context, path, reference))
 
 
 def _entry(context: Context, path: Path, reference: Reference) -> AlgorithmEntry | None:

@@ -62,10 +62,9 @@ def _check_points(context: Context, namer: TrainingNamer, fits: TrainingFits) ->
     """Note every strategy that does not run at a point, at most ten; return whether there is none."""
     before = len(context.problems)
     if not namer.sweeps:
-        for entry in namer.entries:
-            reason = fits.reason(entry, EMPTY)
-            if reason is not None:
-                context.add(("training",), reason)
+        for problem in (problem for entry in namer.entries for problem in fits.problems(entry, EMPTY)):
+            written = problem.place in context.document.data["training"]
+            context.add(("training", problem.place) if written else ("training",), problem.message)
     for index, sweep in enumerate(namer.sweeps):
         several = isinstance(context.document.data.get("sweep"), list)
         path: Path = ("sweep", index) if several else ("sweep",)

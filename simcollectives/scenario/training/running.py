@@ -8,8 +8,10 @@ from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import is_free, planned_runs
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import is_option, point_text
+from simcollectives.scenario.progress import Progress, Tally
 from simcollectives.scenario.results import Check, PlayedStep, PointComparison, Row, ScenarioResult, SweepAdvice
 from simcollectives.scenario.training.evaluation import TRAINING_ROW_KEYS, TrainingEvaluator
+from simcollectives.scenario.training.planning import StepPlan, plan_steps
 from simcollectives.scenario.training.types import TrainingScenario
 from simcollectives.training.advice import advise
 from simcollectives.training.comparison import compare
@@ -45,8 +47,12 @@ class _Collected:
         self.steps.append(played)
 
 
-def run_training(scenario: TrainingScenario, progress: Callable[[int, int], None] | None = None) -> ScenarioResult:
+def run_training(
+    scenario: TrainingScenario, progress: Progress | None = None, announce: Callable[[StepPlan], None] | None = None
+) -> ScenarioResult:
     """Run everything that a training scenario asks for. An interrupt (Ctrl-C) keeps what is finished.
+
+    ``announce`` is called with what all steps cost, before they are simulated.
 
     Raises:
         ScheduleError: a bug in a strategy.
@@ -55,17 +61,24 @@ def run_training(scenario: TrainingScenario, progress: Callable[[int, int], None
     collected = _Collected()
     interrupted = False
     try:
-        _collect(evaluator, collected, progress)
+        tally = None
+        if progress is not None or announce is not None:
+            plan = plan_steps(scenario, evaluator)
+            if announce is not None:
+                announce(plan)
+            tally = None if progress is None else Tally(plan.costs, progress)
+        _collect(evaluator, collected, lambda: None if tally is None else tally.finish_item())
     except KeyboardInterrupt:
         interrupted = True
     except InputError as error:
         collected.problems += error.problems
+    unused = () if interrupted or collected.problems else evaluator.unused_choices
     return ScenarioResult(
         scenario=scenario,
         rows=tuple(collected.rows),
         checks=tuple(collected.checks),
-        warnings=(*scenario.training.notes, *evaluator.warnings, *_too_large(collected.rows)),
-        notes=tuple(evaluator.reasons),
+        warnings=(*scenario.training.notes, *evaluator.warnings, *unused, *_too_large(collected.rows)),
+        notes=(*filter(None, [scenario.cluster.note]), *evaluator.reasons),
         interrupted=interrupted,
         problems=tuple(dict.fromkeys(collected.problems)),
         steps=tuple(collected.steps),
@@ -91,30 +104,28 @@ def _too_large(rows: Sequence[Row]) -> list[str]:
     return [f"{len(over)} of {len(rows)} steps do not fit; {most['label']}{where} has the most: {what}"]
 
 
-def _collect(evaluator: TrainingEvaluator, collected: _Collected, progress: Callable[[int, int], None] | None) -> None:
+def _collect(evaluator: TrainingEvaluator, collected: _Collected, finish_item: Callable[[], None]) -> None:
     scenario = evaluator.scenario
     runs = planned_runs(scenario.sweeps, scenario.entries)
-    total = len(runs) + len(scenario.expectations)
-    for number, (entry, point) in enumerate(runs, 1):
+    for entry, point in runs:
         try:
             row, step = evaluator.row(entry, point)
             collected.rows.append({key: row[key] for key in TRAINING_ROW_KEYS})
             collected.keep(PlayedStep(entry.label, row["label"], point, step))
         except InputError as error:
             collected.problems += error.problems
-        if progress is not None:
-            progress(number, total)
+        finish_item()
     if collected.problems:
         return
-    for number, expectation in enumerate(scenario.expectations, len(runs) + 1):
+    for expectation in scenario.expectations:
         collected.checks.append(check_expectation(evaluator, expectation))
-        if progress is not None:
-            progress(number, total)
+        finish_item()
     if len(runs) <= MAX_DRAWN and not scenario.timelines:
         collected.drawn += collected.steps
     for selector in scenario.timelines:
         step = evaluator.step(selector.entry, selector.point)
         collected.drawn.append(PlayedStep(selector.entry.label, evaluator.label(selector), selector.point, step))
+        finish_item()
     collected.advice += _advice(scenario, collected)
 
 
@@ -123,13 +134,12 @@ def _comparisons(steps: Sequence[PlayedStep]) -> tuple[PointComparison, ...]:
     points: dict[frozenset[tuple[str, Any]], list[PlayedStep]] = {}
     for one in steps:
         points.setdefault(frozenset(item for item in one.point.items() if not is_option(item[0])), []).append(one)
-    return tuple(
-        PointComparison(
-            {key: value for key, value in some[0].point.items() if not is_option(key)},
-            compare([(one.label, one.step) for one in some]),
-        )
-        for some in points.values()
-    )
+    found = []
+    for some in points.values():
+        point = {key: value for key, value in some[0].point.items() if not is_option(key)}
+        labelled = tuple((one.label, one.step) for one in some)
+        found.append(PointComparison(point, labelled, compare(labelled)))
+    return tuple(found)
 
 
 def _advice(scenario: TrainingScenario, collected: _Collected) -> list[SweepAdvice]:

@@ -4,7 +4,6 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from simcollectives.engines import DTYPES
 from simcollectives.errors import listing, suggestion
 from simcollectives.scenario.keys import POINT_KEYS
 from simcollectives.scenario.places import shown
@@ -24,17 +23,17 @@ from simcollectives.scenario.schema_values import (
     JitterReference,
     Model,
     RankFactors,
-    Ratio,
     Reference,
     Seconds,
     Seed,
+    Share,
     Size,
     custom_error,
     reference_reader,
 )
 from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
 from simcollectives.training.comparison import COMPARED
-from simcollectives.training.setup import OPTIMIZERS
+from simcollectives.training.setup import FLOATS, OPTIMIZERS
 from simcollectives.training.workload import AttentionFlops, AttentionKernel, Recomputation
 
 _REFERENCE_SCHEMA = {
@@ -45,11 +44,8 @@ _REFERENCE_SCHEMA = {
     "description": "A strategy: its name, or {name: {option: value}}; see: simcollectives list strategies",
     "examples": ["ddp", {"ddp": {"bucket_cap": "25 MiB"}}],
 }
-StrategyReference = Annotated[
-    Reference,
-    PlainValidator(reference_reader("strategy", "write a name such as ddp, or {ddp: {bucket_cap: 25 MiB}}")),
-    WithJsonSchema(_REFERENCE_SCHEMA),
-]
+read_strategy = reference_reader("strategy", "write a name such as ddp, or {ddp: {bucket_cap: 25 MiB}}")
+StrategyReference = Annotated[Reference, PlainValidator(read_strategy), WithJsonSchema(_REFERENCE_SCHEMA)]
 
 
 MAX_PARAMETERS = 10**14
@@ -147,20 +143,23 @@ AnyModel = Annotated[
 ]
 
 
+MAX_STEP = 1_000_000
+
+
 def _read_iteration(value: object) -> int | None:
     if value == "steady":
         return None
     if value == "first":
         return 0
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_STEP:
         return value - 1
-    raise custom_error(f"{shown(value)} is not a step; write first, steady, or a number from 1 on")
+    raise custom_error(f"{shown(value)} is not a step; write first, steady, or a whole number from 1 to {MAX_STEP}")
 
 
 Iteration = Annotated[
     Any,
     PlainValidator(_read_iteration),
-    WithJsonSchema({"oneOf": [{"enum": ["first", "steady"]}, {"type": "integer", "minimum": 1}]}),
+    WithJsonSchema({"oneOf": [{"enum": ["first", "steady"]}, {"type": "integer", "minimum": 1, "maximum": MAX_STEP}]}),
 ]
 
 
@@ -170,21 +169,23 @@ class TrainingModel(Model):
     model: AnyModel = Field(examples=["llama-3-8b"])
     strategy: StrategyReference | None = Field(None, description="How it is trained")
     strategies: list[StrategyReference] | None = Field(None, min_length=1, description="Several, to be compared")
-    sequence: Size | None = Field(None, description="Tokens of a sequence", examples=[4096])
+    sequence: Size | None = Field(
+        None, description="Tokens of a sequence; of models that have any, not of images", examples=[4096]
+    )
     micro_batch: Size = Field(1, description="Sequences of a rank in one pass")
     accumulation: Size = Field(1, description="Micro-batches of a step")
     train_batch: Size | None = Field(
         None, description="Sequences of a step on all ranks; checked: micro_batch x accumulation x world size"
     )
-    dtype: Literal[tuple(DTYPES)] = Field("bfloat16", description="Of the matrix products")  # type: ignore[valid-type]
-    parameters: Literal[tuple(DTYPES)] | None = Field(  # type: ignore[valid-type]
+    dtype: Literal[FLOATS] = Field("bfloat16", description="Of the matrix products")  # type: ignore[valid-type]
+    parameters: Literal[FLOATS] | None = Field(  # type: ignore[valid-type]
         None, description="Dtype that parameters are held in; dtype, if left out"
     )
-    gradients: Literal[tuple(DTYPES)] | None = Field(  # type: ignore[valid-type]
+    gradients: Literal[FLOATS] | None = Field(  # type: ignore[valid-type]
         None, description="Dtype of gradients; that of parameters, if left out"
     )
     optimizer: AnyOptimizer = Field(default_factory=OptimizerModel)
-    mfu: Ratio | None = Field(None, description="Share of the device's peak that kernels reach", examples=["45%"])
+    mfu: Share | None = Field(None, description="Share of the device's peak that kernels reach", examples=["45%"])
     layer_seconds: dict[str, PassModel] | None = Field(
         None, description='Measured, by layer, or "block" for every block; instead of mfu'
     )

@@ -29,6 +29,7 @@ from simcollectives.training.buckets import (
 )
 from simcollectives.training.model import Parameter
 from simcollectives.training.passes import (
+    BUCKETS,
     GRADIENTS,
     NO_HOOKS,
     Hooks,
@@ -45,7 +46,6 @@ from simcollectives.training.strategies.ddp_hooks import HOOKS, Hook
 from simcollectives.training.strategies.types import Options, Strategy, byte_limit, flag
 from simcollectives.units import format_bytes
 
-BUCKETS = "buckets"
 BUFFER_BUCKET_BYTES = 250 * MIB
 
 

@@ -15,12 +15,20 @@ groups and all-reduces shards between them. A shard group of one rank is NO_SHAR
 from dataclasses import replace
 
 from simcollectives.algorithms.types import choice
+from simcollectives.errors import Problem
 from simcollectives.training.passes import backward, forward
 from simcollectives.training.program import COMPUTE, Builder, Program
 from simcollectives.training.setup import Training
 from simcollectives.training.strategies.fsdp1_step import Fsdp1Step
 from simcollectives.training.strategies.fsdp_options import SHARD_SIZE, SHARED
-from simcollectives.training.strategies.fsdp_units import Mesh, dtypes_of, mesh_of, unit_warnings, units_of
+from simcollectives.training.strategies.fsdp_units import (
+    Mesh,
+    dtypes_of,
+    mesh_of,
+    mesh_problems,
+    unit_warnings,
+    units_of,
+)
 from simcollectives.training.strategies.types import Options, Strategy, flag
 
 HYBRID, NO_SHARD = "HYBRID_SHARD", "NO_SHARD"
@@ -86,6 +94,11 @@ def warnings(training: Training, options: Options) -> tuple[str, ...]:
     return tuple(found)
 
 
+def problems(training: Training, options: Options) -> tuple[Problem, ...]:
+    """Tell why ranks do not divide into shard groups."""
+    return mesh_problems(training, options["shard_size"]) if options["sharding_strategy"] == HYBRID else ()
+
+
 def _shards(options: Options) -> str:
     return {NO_SHARD: "nothing", "SHARD_GRAD_OP": "gradients"}.get(options["sharding_strategy"], "parameters")
 
@@ -116,5 +129,6 @@ STRATEGY = Strategy(
         *SHARED,
     ),
     warnings=warnings,
+    problems=problems,
     shards=_shards,
 )

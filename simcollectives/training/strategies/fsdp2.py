@@ -15,14 +15,14 @@ distributed/fsdp/_fully_shard. Assumes that every parameter gets a gradient, and
 from typing import Any
 
 from simcollectives.algorithms.types import Option, choice, whole_number
-from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.errors import Problem, show_value
 from simcollectives.training.passes import backward, forward
 from simcollectives.training.program import COMPUTE, Builder, Program
 from simcollectives.training.setup import Training
 from simcollectives.training.strategies.fsdp2_step import Fsdp2Step
 from simcollectives.training.strategies.fsdp_options import SHARED
-from simcollectives.training.strategies.fsdp_units import Mesh, dtypes_of, unit_warnings, units_of
-from simcollectives.training.strategies.types import Options, Strategy, flag, shards_parameters
+from simcollectives.training.strategies.fsdp_units import Mesh, dtypes_of, mesh_problems, unit_warnings, units_of
+from simcollectives.training.strategies.types import SHARDED, Options, Strategy, flag
 
 EVERY, LAST = "every", "last"
 
@@ -31,9 +31,8 @@ def write_on_mesh(training: Training, options: Options, mesh: Mesh) -> Program:
     """Write the step of one rank.
 
     Raises:
-        InputError: dtypes differ within a unit, or ``reshard_after_forward`` does not divide the shard group.
+        InputError: dtypes differ within a unit.
     """
-    _check_parts(options["reshard_after_forward"], mesh.shard)
     units = units_of(training.model, options["units"])
     builder = Builder()
     step = Fsdp2Step(builder, training, units, mesh, dtypes_of(training, units, options), options)
@@ -54,12 +53,6 @@ def write_on_mesh(training: Training, options: Options, mesh: Mesh) -> Program:
     return builder.program()
 
 
-def _check_parts(ranks: bool | int | None, shard: int) -> None:
-    if ranks is not None and not isinstance(ranks, bool) and shard % ranks:
-        rule = f"{ranks} does not divide the {shard} ranks that hold a model together; take a divisor of {shard}"
-        raise InputError([Problem("reshard_after_forward", rule)])
-
-
 def write_program(training: Training, options: Options) -> Program:
     """Write the step of one rank; all ranks hold the model together."""
     return write_on_mesh(training, options, Mesh(training.world_size))
@@ -71,6 +64,16 @@ def warnings(training: Training, options: Options) -> tuple[str, ...]:
     if options["reshard_after_forward"] is False and options["backward_prefetch"] > 1:
         found.append("backward_prefetch does nothing where units are kept after forward")
     return tuple(found)
+
+
+def problems(training: Training, options: Options) -> tuple[Problem, ...]:
+    """Tell why ranks do not divide into the parts that ``reshard_after_forward`` asks for."""
+    return mesh_problems(training, training.world_size, options["reshard_after_forward"])
+
+
+def shards(options: Options) -> str:
+    """Without resharding after forward, parameters are whole when most stands: as ZeRO-2."""
+    return SHARDED[2] if options["reshard_after_forward"] is False else SHARDED[3]
 
 
 def _reshards(value: Any) -> bool | int | None:
@@ -108,5 +111,6 @@ STRATEGY = Strategy(
     program=write_program,
     options=OPTIONS,
     warnings=warnings,
-    shards=shards_parameters,
+    problems=problems,
+    shards=shards,
 )

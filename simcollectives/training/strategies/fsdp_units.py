@@ -128,6 +128,18 @@ def mesh_of(training: Training, shard_size: int | None) -> Mesh:
     return Mesh(size, world // size)
 
 
+def mesh_problems(training: Training, shard_size: int | None, parts: bool | int | None = None) -> tuple[Problem, ...]:
+    """Tell why ranks do not divide into shard groups of a size, or those into ``parts``; None: a node's devices."""
+    try:
+        mesh = mesh_of(training, shard_size)
+    except InputError as error:
+        return error.problems
+    if parts is None or isinstance(parts, bool) or mesh.shard % parts == 0:
+        return ()
+    rule = f"{parts} does not divide the {mesh.shard} ranks that hold a model together; take a divisor of {mesh.shard}"
+    return (Problem("reshard_after_forward", rule),)
+
+
 def padded_rows(parameter: Parameter, ranks: int) -> int:
     """Return the elements of a tensor whose rows, its first dimension, are filled up to a multiple of the ranks.
 

@@ -10,12 +10,13 @@ Reference: Zhao et al., PVLDB 16(12), 2023; torch 2.13, ``fully_shard`` on a mes
 """
 
 from simcollectives.algorithms.types import choice
+from simcollectives.errors import Problem
 from simcollectives.training.program import Program
 from simcollectives.training.setup import Training
-from simcollectives.training.strategies.fsdp2 import EVERY, LAST, OPTIONS, warnings, write_on_mesh
+from simcollectives.training.strategies.fsdp2 import EVERY, LAST, OPTIONS, shards, warnings, write_on_mesh
 from simcollectives.training.strategies.fsdp_options import SHARD_SIZE
-from simcollectives.training.strategies.fsdp_units import mesh_of
-from simcollectives.training.strategies.types import Options, Strategy, shards_parameters
+from simcollectives.training.strategies.fsdp_units import mesh_of, mesh_problems
+from simcollectives.training.strategies.types import Options, Strategy
 
 
 def write_program(training: Training, options: Options) -> Program:
@@ -25,6 +26,11 @@ def write_program(training: Training, options: Options) -> Program:
         InputError: ranks do not divide into shard groups; and what ``fsdp2`` raises.
     """
     return write_on_mesh(training, options, mesh_of(training, options["shard_size"]))
+
+
+def problems(training: Training, options: Options) -> tuple[Problem, ...]:
+    """Tell why ranks do not divide into shard groups, or those into the parts that are kept."""
+    return mesh_problems(training, options["shard_size"], options["reshard_after_forward"])
 
 
 STRATEGY = Strategy(
@@ -38,5 +44,6 @@ STRATEGY = Strategy(
         *OPTIONS,
     ),
     warnings=warnings,
-    shards=shards_parameters,
+    problems=problems,
+    shards=shards,
 )

@@ -40,10 +40,10 @@ def find_strategy(name: str) -> Strategy:
     Raises:
         InputError: there is none of that name; the message names those there are.
     """
-    known = {strategy.name: strategy for strategy in STRATEGIES}
-    if name in known:
-        return known[name]
-    remedy = suggestion(name, list(known), "there are")
+    for strategy in STRATEGIES:
+        if strategy.name == name:
+            return strategy
+    remedy = suggestion(name, [strategy.name for strategy in STRATEGIES], "there are")
     raise InputError([Problem("strategy", f"{show_value(name)} is not a strategy; {remedy}")])
 
 

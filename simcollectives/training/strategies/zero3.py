@@ -51,8 +51,6 @@ def warnings(training: Training, options: Options) -> tuple[str, ...]:
         found.append("zero_quantized_gradients does nothing with reduce_scatter: false")
     if options["zero_quantized_weights"] and options["use_all_reduce_for_fetch_params"]:
         found.append("use_all_reduce_for_fetch_params does nothing with zero_quantized_weights")
-    if options["allgather_sequential"] and options["use_all_reduce_for_fetch_params"]:
-        found.append("use_all_reduce_for_fetch_params does nothing with allgather_sequential")
     if options["zero_quantized_weights"]:
         found += _odd_shards(training)
     if threshold := options["module_granularity_threshold"]:

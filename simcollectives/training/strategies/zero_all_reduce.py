@@ -22,7 +22,16 @@ from typing import Any
 
 from simcollectives.training.model import Parameter
 from simcollectives.training.offload import Host, HostOptimizer, accumulate_on_host, gradient_to_host
-from simcollectives.training.passes import GRADIENTS, NEW_GRADIENTS, PARAMETERS, Hooks, backward, forward, stand_buffers
+from simcollectives.training.passes import (
+    BUCKETS,
+    GRADIENTS,
+    NEW_GRADIENTS,
+    PARAMETERS,
+    Hooks,
+    backward,
+    forward,
+    stand_buffers,
+)
 from simcollectives.training.pricing import WORLD
 from simcollectives.training.program import COMPUTE, Builder, Call, Item, Program
 from simcollectives.training.setup import Training
@@ -33,7 +42,7 @@ from simcollectives.training.strategies.zero_offload import host_in_use
 from simcollectives.training.strategies.zero_options import Dtypes, dtypes_of, with_gradient_copy
 
 REDUCTION = "reduction"
-BUCKETS, COPIES = "reduce buckets", "copies of buckets"
+COPIES = "copies of buckets"
 OFFLOAD_BUFFER = "offload buffer"
 
 

@@ -69,7 +69,6 @@ STAGE_3 = (
     elements("sub_group_size", 1_000_000_000, "the part of a rank's shard that the optimizer takes at a time"),
     elements("module_granularity_threshold", 0, "modules of at most this many for each one in them are gathered whole"),
     flag("use_all_reduce_for_fetch_params", False, "gather several parameters by an all-reduce"),
-    flag("allgather_sequential", False, "gather every parameter by itself"),
     whole_number("zero_hpz_partition_size", 1, "ranks of a node that keep a second copy of the parameters; 1: none", 1),
     flag("zero_quantized_weights", False, "gather parameters in 8 bits"),
     flag("zero_quantized_gradients", False, "reduce gradients in 4 bits by two all-to-alls"),

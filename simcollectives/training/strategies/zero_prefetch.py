@@ -133,9 +133,8 @@ class Parameters:
         far = [p for p in ordered if p.name not in self.second]
         size = self.options["zero_hpz_partition_size"]
         for group, ranks, chosen in ((HPZ, min(size, self.ranks), near), (WORLD, self.ranks, far)):
-            alone = self.options["allgather_sequential"]
-            for together in [[p] for p in chosen] if alone else [chosen] if chosen else []:
-                self._gather(together, group, ranks)
+            if chosen:
+                self._gather(chosen, group, ranks)
 
     def _gather(self, parameters: Sequence[Parameter], group: str, ranks: int) -> None:
         more = f" and {len(parameters) - 1} more" if len(parameters) > 1 else ""
@@ -265,14 +264,27 @@ class Parameters:
         self.freed.append((place, sum(p.elements for p in parameters)))
 
     def _keep_second_shard(self, parameter: Parameter) -> None:
-        ranks = min(self.options["zero_hpz_partition_size"], self.ranks)
         if self.options["zero_hpz_partition_size"] == 1 or parameter.name in self.second:
             return
-        size = padded(parameter.elements, self.ranks) // ranks * self.dtypes.model_bytes
+        size = self._second_shard(parameter)
         self.second[parameter.name] = size
         seconds = self.training.memory_seconds(2 * size)
         made = self.builder.compute(f"second shard of {parameter.name}", seconds, allocates=[(SECOND_SHARDS, size)])
         self.builder.host("wait for a second shard", after=[made])
+
+    def _second_shard(self, parameter: Parameter) -> int:
+        ranks = min(self.options["zero_hpz_partition_size"], self.ranks)
+        return int(padded(parameter.elements, self.ranks) // ranks * self.dtypes.model_bytes)
+
+    def stand(self) -> None:
+        """Note what stands before a step: persistent parameters, but at first second shards, made with the first."""
+        builder, parameters = self.builder, self.training.model.parameters
+        if self.training.iteration != 0:
+            self.held = {p.name: padded(p.elements, self.ranks) * self.dtypes.model_bytes for p in self.persistent}
+            builder.stand(UNSHARDED, sum(self.held.values()))
+        elif self.options["zero_hpz_partition_size"] > 1:
+            self.second = {p.name: self._second_shard(p) for p in parameters}
+            builder.stand(SECOND_SHARDS, sum(self.second.values()))
 
     def renew(self) -> None:
         """After the optimizer: gather the persistent parameters one by one; second shards are out of date."""

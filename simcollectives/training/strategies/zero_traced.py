@@ -13,6 +13,7 @@ from dataclasses import replace
 from simcollectives.training.model import Module, Parameter
 from simcollectives.training.offload import Host, HostOptimizer, copy_to_host, offloads, on_device
 from simcollectives.training.passes import (
+    BUCKETS,
     GRADIENT_COPY,
     GRADIENTS,
     PARAMETERS,
@@ -25,14 +26,13 @@ from simcollectives.training.pricing import WORLD
 from simcollectives.training.program import COMPUTE, Builder, Call, Program
 from simcollectives.training.setup import Training
 from simcollectives.training.sharding import (
-    UNSHARDED,
     UNSHARDED_GRADIENTS,
     optimizer_on_shard,
     padded,
     stand_optimizer_shard,
 )
 from simcollectives.training.strategies.types import Options
-from simcollectives.training.strategies.zero_all_reduce import BUCKETS, tell
+from simcollectives.training.strategies.zero_all_reduce import tell
 from simcollectives.training.strategies.zero_fetch import persistent_parameters, visits_of
 from simcollectives.training.strategies.zero_offload import host_in_use
 from simcollectives.training.strategies.zero_options import Dtypes, dtypes_of, with_gradient_copy
@@ -71,7 +71,7 @@ def write_program(training: Training, options: Options) -> Program:
 
 
 def _stand(builder: Builder, training: Training, options: Options, dtypes: Dtypes, gathered: Parameters) -> None:
-    """Shards of everything and a bucket; persistent parameters whole, but before the first step."""
+    """Note shards of everything, a bucket, and what is whole."""
     shard = shard_elements(training)
     optimizer, parameters = offloads(options)
     if parameters == "none":
@@ -85,10 +85,7 @@ def _stand(builder: Builder, training: Training, options: Options, dtypes: Dtype
         builder.stand(GRADIENT_COPY, 4 * here)
     if options["contiguous_gradients"]:
         builder.stand(BUCKETS, options["reduce_bucket_size"] * dtypes.model_bytes)
-    if training.iteration != 0:
-        sizes = {p.name: padded(p.elements, training.world_size) * dtypes.model_bytes for p in gathered.persistent}
-        gathered.held.update(sizes)
-        builder.stand(UNSHARDED, sum(sizes.values()))
+    gathered.stand()
 
 
 def shard_elements(training: Training) -> int:

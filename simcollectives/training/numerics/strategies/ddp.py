@@ -15,9 +15,8 @@ from simcollectives.training.numerics.layers import Array, Layer, Parameters
 from simcollectives.training.numerics.optimizers import OPTIMIZERS, States
 from simcollectives.training.numerics.plan import NumericsPlan
 from simcollectives.training.numerics.strategies.types import Options, StrategyEntry, all_reduce_of_all
-from simcollectives.training.passes import GRADIENTS, OPTIMIZER, PARAMETERS
+from simcollectives.training.passes import BUCKETS, GRADIENTS, OPTIMIZER, PARAMETERS
 
-BUCKETS = "buckets"
 FLOAT64_BYTES = 8
 
 

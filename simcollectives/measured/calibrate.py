@@ -1,0 +1,259 @@
+"""A cluster from measured times: the alpha and bandwidth with which this package's own closed forms come nearest.
+
+Sweeps on one node give the links inside a node, those on several nodes the links between; each level is one fit, over
+all its sweeps and collectives at once, robust to outliers. What no sweep shows is taken from a machine, or tied to what
+is shown, and said so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from simcollectives.algorithms import ALGORITHMS
+from simcollectives.cluster import Cluster, Link, Machine
+from simcollectives.engines.closed_form import require_closed_form
+from simcollectives.engines.job import make_job
+from simcollectives.errors import InputError, NoClosedFormError, listing
+from simcollectives.measured.fit import MIN_POINTS, jobs_of, predict_jobs
+from simcollectives.measured.models.alpha_beta import INSIDE_OVER_BETWEEN
+from simcollectives.measured.models.forms import AUTOMATIC, algorithm_of
+from simcollectives.measured.models.solve import Free, parameters_of, solve
+from simcollectives.measured.models.types import Columns, FloatArray, Parameter, SpreadErrors, columns_of, spread_errors
+from simcollectives.measured.sweep import MeasuredSweep
+from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
+
+_STARTS = 3
+_ALPHA = Free("alpha", 1e-9, 1e-2, 5e-6, None, "s", 1, "a message")
+_BANDWIDTH = Free("bandwidth", 1e6, 1e14, 1e11, None, "B/s", 1, "one direction of a link")
+
+
+@dataclass(frozen=True)
+class LevelFit:
+    """The link of one level, and the errors that remain, over all sweeps and alone by collective."""
+
+    level: str
+    link: Link
+    parameters: tuple[Parameter, ...]
+    errors: SpreadErrors
+    algorithms: tuple[tuple[str, str], ...]
+    sweeps: tuple[MeasuredSweep, ...]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A cluster of ``nodes`` nodes, its links, which levels were fitted, and what a reader has to know."""
+
+    nodes: int
+    gpus_per_node: int
+    intra: Link | None
+    inter: Link | None
+    fits: tuple[LevelFit, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that was measured, with the largest number of nodes."""
+        return Cluster.two_level(self.nodes, self.gpus_per_node, self.intra, self.inter)
+
+
+def calibrate(sweeps: Sequence[MeasuredSweep], machine: Machine | None = None) -> Calibration:
+    """The cluster of one system's sweeps; links that they do not show are those of ``machine``, if it is given.
+
+    Raises:
+        InputError: the sweeps are of nodes of different sizes, or do not say their ranks.
+    """
+    if not sweeps:
+        raise InputError("no sweep to calibrate by; name a log, a CSV file or a shipped set")
+    lacking = [sweep.name for sweep in sweeps if sweep.world_size is None or sweep.collective is None]
+    if lacking:
+        raise InputError(f"nothing says of which collective, or on how many ranks, {listing(lacking)} are")
+    within = [sweep for sweep in sweeps if sweep.nodes in (None, 1)]
+    across = [sweep for sweep in sweeps if sweep.nodes not in (None, 1)]
+    sizes = {(sweep.world_size or 1) // (sweep.nodes or 1) for sweep in across}
+    if len(sizes) > 1:
+        raise InputError(f"the sweeps ran on nodes of {listing([str(size) for size in sorted(sizes)])} GPUs; fit apart")
+    local = sizes.pop() if sizes else max(sweep.world_size or 1 for sweep in within)
+    remarks: list[str] = []
+    fits: list[LevelFit] = []
+    intra = machine.intra if machine is not None else None
+    inter = machine.inter if machine is not None else None
+    within, across = (_with_closed_form(some, remarks) for some in (within, across))
+    if not within and not across:
+        raise InputError(f"nothing is left to fit: {'; '.join(remarks)}")
+    if within:
+        fits.append(_fit_level("intra", within, None))
+        intra = fits[-1].link
+    if across:
+        tied = intra is None and local > 1
+        fits.append(_fit_level("inter", across, intra))
+        inter = fits[-1].link
+        if tied:
+            intra = _inside(inter, local)
+            remarks.append(
+                "no sweep shows the links inside a node: their alpha is tied to that between nodes, 3.4 to 14"
+            )
+            remarks.append("their bandwidth is what the network cards of a node carry together: it may well be more")
+    elif machine is not None:
+        remarks.append(f"no sweep shows the links between nodes: they are those of {machine.name}'s data sheet")
+    remarks += _remarks(fits)
+    return Calibration(max(sweep.nodes or 1 for sweep in sweeps), local, intra, inter, tuple(fits), tuple(remarks))
+
+
+def _with_closed_form(sweeps: Sequence[MeasuredSweep], remarks: list[str]) -> list[MeasuredSweep]:
+    """The sweeps and messages for which a closed form is exact on their cluster; a remark for the others."""
+    kept = []
+    for sweep in sweeps:
+        name = simulated_algorithm(sweep)
+        exact = [index for index, size in enumerate(sweep.message_bytes) if name and _is_exact(sweep, name, size)]
+        if len(exact) < MIN_POINTS:
+            remarks.append(f"{sweep.name} is left out: no {sweep.collective} has a closed form on its cluster")
+            continue
+        if len(exact) < len(sweep.message_bytes):
+            left = f"{len(sweep.message_bytes) - len(exact)} of {len(sweep.message_bytes)} messages"
+            remarks.append(f"{left} of {sweep.name} are left out: no closed form of {name} there")
+        sizes = tuple(sweep.message_bytes[index] for index in exact)
+        kept.append(replace(sweep, message_bytes=sizes, seconds=tuple(sweep.seconds[index] for index in exact)))
+    return kept
+
+
+def _is_exact(sweep: MeasuredSweep, name: str, size: int) -> bool:
+    try:
+        require_closed_form(make_job(str(sweep.collective), name, _bare_cluster(sweep), size, None, "int8"))
+    except NoClosedFormError:
+        return False
+    return True
+
+
+def _bare_cluster(sweep: MeasuredSweep) -> Cluster:
+    """The ranks and nodes of a sweep, on links of which those between nodes are the slower ones."""
+    ranks, nodes = sweep.world_size or 1, sweep.nodes or 1
+    return Cluster.two_level(nodes, ranks // nodes, Link(1e-6, 1e11), Link(1e-5, 1e10) if nodes > 1 else None)
+
+
+def _inside(inter: Link, gpus_per_node: int) -> Link:
+    """Links inside a node that no sweep shows: alpha in NCCL's ratio, and what all its cards together carry."""
+    return Link(inter.alpha * INSIDE_OVER_BETWEEN, inter.bandwidth * gpus_per_node)
+
+
+def simulated_algorithm(sweep: MeasuredSweep) -> str:
+    """The algorithm of this package that stands for what ran: of the same name, else one with a closed form.
+
+    That is a ring first of all; empty where there is none. NCCL's ring is one of every channel, and each leaves a node
+    by another network card: between nodes of several GPUs it is simulated by rotated rings.
+    """
+    known = [algorithm.name for algorithm in ALGORITHMS if algorithm.collective == sweep.collective]
+    ran = algorithm_of(sweep)
+    by_all_cards = ran in (AUTOMATIC, "ring") and (sweep.world_size or 1) > (sweep.nodes or 1) > 1
+    order = [*(["rotated_rings"] if by_all_cards else []), ran, "ring", "pairwise", "direct", *known]
+    largest = max(sweep.message_bytes)
+    return next((str(name) for name in order if name in known and _is_exact(sweep, str(name), largest)), "")
+
+
+def _fit_level(level: str, sweeps: Sequence[MeasuredSweep], intra: Link | None) -> LevelFit:
+    """One link for all sweeps of a level; where nothing is known of the links inside, they are tied to it."""
+    columns = _columns(sweeps)
+    names = [simulated_algorithm(sweep) for sweep in sweeps]
+    jobs = []
+    for sweep, name in zip(sweeps, names, strict=True):
+        cluster = _bare_cluster(sweep)
+        first = make_job(str(sweep.collective), name, cluster, max(sweep.message_bytes), None, "int8")
+        jobs.append((cluster, jobs_of(first, sweep, "int8")))
+
+    def predict(values: Mapping[str, float]) -> FloatArray:
+        link = Link(values["alpha"], values["bandwidth"])
+        parts = []
+        for cluster, mine in jobs:
+            inside = link if level == "intra" else intra or _inside(link, cluster.gpus_per_node)
+            linked = cluster.with_link("intra", inside) if cluster.gpus_per_node > 1 else cluster
+            linked = linked.with_link(level, link)
+            parts.append(predict_jobs(mine, linked))
+        return np.concatenate(parts)
+
+    free = (_ALPHA, _BANDWIDTH)
+    solution = solve(predict, columns.seconds, free, _STARTS)
+    return LevelFit(
+        level,
+        Link(solution.values["alpha"], solution.values["bandwidth"]),
+        parameters_of(solution, free),
+        spread_errors(predict(solution.values), columns),
+        tuple(dict.fromkeys((str(sweep.collective), name) for sweep, name in zip(sweeps, names, strict=True))),
+        tuple(sweeps),
+    )
+
+
+def _columns(sweeps: Sequence[MeasuredSweep]) -> Columns:
+    """Columns of sweeps of any collectives, one after another."""
+    parts = [columns_of([sweep]) for sweep in sweeps]
+    world_size, nodes, sizes, seconds = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("world_size", "nodes", "message_bytes", "seconds")
+    )
+    index = np.concatenate([np.full(len(part.seconds), place) for place, part in enumerate(parts)])
+    return Columns(parts[0].collective, tuple(sweeps), world_size, nodes, sizes, seconds, index.astype(np.int64))
+
+
+def _remarks(fits: Sequence[LevelFit]) -> list[str]:
+    found = []
+    for fit in fits:
+        found += [f"{one.name} of {fit.level} {one.remark}" for one in fit.parameters if one.remark is not None]
+        stood = ", ".join(f"{collective} by {name}" for collective, name in fit.algorithms)
+        names = [algorithm_of(sweep) for sweep in fit.sweeps]
+        if AUTOMATIC in names:
+            found.append(f"the library chose its algorithms itself; they are simulated as {stood}")
+        ran = {str(name) for name in names} - {AUTOMATIC} - {name for _, name in fit.algorithms}
+        if ran:
+            found.append(f"{listing(sorted(ran))} ran, and is simulated as {stood}")
+    return found
+
+
+def error_text(fit: LevelFit) -> str:
+    """The stated error of a level: "median 11 %, 90th percentile 30 %, largest 40 % at 1 MiB"."""
+    errors = fit.errors
+    largest = f"largest {format_ratio(errors.largest, 2)} at {format_bytes(errors.largest_at_bytes)}"
+    return f"median {format_ratio(errors.median, 2)}, 90th percentile {format_ratio(errors.p90, 2)}, {largest}"
+
+
+def cluster_yaml(found: Calibration) -> str:
+    """A cluster file, which a scenario uses by ``cluster: {file: NAME}``: links, what they fit, and the error."""
+    lines = [
+        "# Fitted to measured times. Used by  cluster: {file: THIS FILE}, which may add nodes: beside file:.",
+        "cluster:",
+        f"  nodes: {found.nodes}",
+        f"  gpus_per_node: {found.gpus_per_node}",
+    ]
+    for name, link in (("intra", found.intra), ("inter", found.inter)):
+        if link is not None:
+            alpha, bandwidth = format_seconds(link.alpha), format_bandwidth(link.bandwidth)
+            lines.append(f"  {name}: {{alpha: {alpha}, bandwidth: {bandwidth}}}")
+    lines.append("fitted:")
+    for fit in found.fits:
+        lines += [f"  {fit.level}:", *(f"    {line}" for line in _fit_lines(fit))]
+    if found.remarks:
+        lines += ["  remarks:", *(f"    - {_quoted(text)}" for text in found.remarks)]
+    return "\n".join(lines) + "\n"
+
+
+def _fit_lines(fit: LevelFit) -> list[str]:
+    facts = {
+        "simulated": [f"{collective} by {name}" for collective, name in fit.algorithms],
+        "gpu": _distinct([sweep.gpu for sweep in fit.sweeps]),
+        "nccl_version": _distinct([sweep.nccl_version for sweep in fit.sweeps]),
+        "source": _distinct([sweep.source for sweep in fit.sweeps]),
+    }
+    lines = [f"sets: [{', '.join(_quoted(sweep.name) for sweep in fit.sweeps)}]"]
+    lines += [f"{name}: {_quoted('; '.join(values))}" for name, values in facts.items() if values]
+    for one in fit.parameters:
+        show = format_seconds if one.unit == "s" else format_bandwidth
+        lines.append(f"{one.name}: {_quoted(f'{show(one.low)} to {show(one.high)}')}")
+    return [*lines, f"error: {_quoted(error_text(fit))}"]
+
+
+def _distinct(texts: Sequence[str]) -> list[str]:
+    return [text for text in dict.fromkeys(texts) if text]
+
+
+def _quoted(text: str) -> str:
+    """Text as a YAML scalar in single quotes, on one line."""
+    plain = "".join(character if character.isprintable() else " " for character in text)
+    return "'" + plain.replace("'", "''") + "'"

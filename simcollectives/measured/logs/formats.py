@@ -1,0 +1,158 @@
+"""The table of formats that are read, and reading a file of any of them: which one it is, its content says."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from simcollectives.errors import InputError, show_value, suggestion
+from simcollectives.measured import sweep as csv_sweeps
+from simcollectives.measured.logs.alone import refuse_alone
+from simcollectives.measured.logs.kineto import read_kineto
+from simcollectives.measured.logs.nccl_json import read_nccl_json
+from simcollectives.measured.logs.nccl_text import looks_like_nccl_text, read_nccl_text
+from simcollectives.measured.logs.osu_text import looks_like_osu_text, read_osu_text
+from simcollectives.measured.logs.rccl_csv import looks_like_rccl_csv, read_rccl_csv
+from simcollectives.measured.logs.streams import HEAD, Source
+from simcollectives.measured.logs.sweeps import sweeps_of, with_dropped
+from simcollectives.measured.logs.types import LogSweep, MeasuredStep, ReadLog, Table, Tally
+from simcollectives.measured.logs.world_size import ASKED
+from simcollectives.metrics import COLLECTIVES
+
+Found = tuple[list[Table], tuple[MeasuredStep, ...]]
+
+_JSON = re.compile(r"[\s\ufeff]*[\[{]\s*[\"{]")
+_TRACE = ('"traceEvents"', '"schemaVersion"', '"deviceProperties"', '"distributedInfo"', '"ph"')
+_NCCL_KEYS = ('"results"', '"size"', '"nccl_version"', '"config"', '"start_time"', '"args"')
+_MOST_RANKS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: ``in_head`` knows it by a file's beginning, ``in_line`` by any line, where one of these is enough."""
+
+    name: str
+    read: Callable[[Source, Tally], Found]
+    in_head: Callable[[str], bool] | None = None
+    in_line: Callable[[str], bool] | None = None
+
+
+def _first_line(head: str) -> str:
+    return head.lstrip("\ufeff\r\n ").partition("\n")[0]
+
+
+def _is_project_csv(head: str) -> bool:
+    cells = {cell.strip().strip('"') for cell in _first_line(head).split(",")}
+    return cells.issuperset(csv_sweeps.TIMING_COLUMNS)
+
+
+def _is_json_with(head: str, keys: tuple[str, ...]) -> bool:
+    return _JSON.match(head) is not None and any(key in head for key in keys)
+
+
+def _lines(read: Callable[..., list[Table]]) -> Callable[[Source, Tally], Found]:
+    def found(source: Source, tally: Tally) -> Found:
+        return read(source.lines(), tally), ()
+
+    return found
+
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        "PyTorch profiler trace",
+        lambda source, tally: read_kineto(source.text, tally),
+        lambda head: _is_json_with(head, _TRACE),
+    ),
+    Format(
+        "nccl-tests or rccl-tests JSON",
+        lambda source, tally: (read_nccl_json(source.text, tally), ()),
+        lambda head: _is_json_with(head, _NCCL_KEYS),
+    ),
+    Format("CSV of this project", lambda _source, _tally: ([], ()), _is_project_csv),
+    Format("rccl-tests CSV", _lines(read_rccl_csv), lambda head: looks_like_rccl_csv(_first_line(head))),
+    Format("nccl-tests or rccl-tests log", _lines(read_nccl_text), in_line=looks_like_nccl_text),
+    Format("OSU micro-benchmarks log", _lines(read_osu_text), in_line=looks_like_osu_text),
+)
+"""Every format, in the order in which they are tried; the CSV of this project is read by ``measured.sweep``."""
+
+PROJECT_CSV = next(known for known in FORMATS if known.in_head is _is_project_csv)
+
+
+def detect(path: Path) -> Format | None:
+    """The format of a file, by its content; None where it is none that is known.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    with Source(path) as source:
+        head = source.head()
+    for known in FORMATS:
+        if known.in_head is not None and known.in_head(head):
+            return known
+    by_line = [known for known in FORMATS if known.in_line is not None]
+    with Source(path) as source:
+        for line in source.lines():
+            for known in by_line:
+                if known.in_line is not None and known.in_line(line.text):
+                    return known
+    return None
+
+
+def read_log(path: Path | str, collective: str | None = None, ranks: int | None = None) -> ReadLog:
+    """Everything measured in a log: all its tables, both places of each, and what was skipped and why.
+
+    ``collective`` and ``ranks`` are taken where the log says neither itself nor by its numbers; a sweep whose ranks or
+    collective nothing says has None there.
+
+    Raises:
+        InputError: the file cannot be read, is of no known format, holds nothing that can be used, or its processes
+            each ran alone.
+    """
+    path = Path(path)
+    _check_asked(collective, ranks)
+    known = detect(path)
+    if known is None:
+        names = ", ".join(one.name for one in FORMATS)
+        raise InputError(f"nothing in this file is known as a measurement; what is read: {names}", str(path))
+    tally = Tally()
+    if known is PROJECT_CSV:
+        return _read_project_csv(path)
+    try:
+        with Source(path) as source:
+            tables, steps = known.read(source, tally)
+            if source.damage:
+                tally.warn(f"{source.damage}; what stands before was read")
+        refuse_alone(tables)
+    except InputError as error:
+        raise InputError(error.problems, str(path)) from None
+    sweeps = sweeps_of(tables, path, collective, ranks, tally)
+    if not sweeps and not steps:
+        raise InputError(_nothing(tables, tally), str(path))
+    skipped = tuple(tally.skipped.values())
+    texts = tuple(map(str, skipped))
+    sweeps = tuple(with_dropped(found, texts) for found in sweeps)
+    return ReadLog(str(path), known.name, tally.lines, sweeps, steps, skipped, tuple(tally.warnings))
+
+
+def _check_asked(collective: str | None, ranks: int | None) -> None:
+    if collective is not None and collective not in COLLECTIVES:
+        raise InputError(f"{show_value(collective)} is no collective; {suggestion(collective, COLLECTIVES)}")
+    if ranks is not None and not 1 <= ranks <= _MOST_RANKS:
+        raise InputError(f"{show_value(ranks)} ranks cannot be; give a number from 1 to {_MOST_RANKS}")
+
+
+def _nothing(tables: list[Table], tally: Tally) -> str:
+    failed = [table.failed for table in tables if table.failed]
+    reasons = [*(f"the run failed ({text})" for text in failed[:1]), *map(str, tally.skipped.values()), *tally.warnings]
+    return f"no measured time can be used: {'; '.join(reasons[:6]) or 'there are no rows'}"
+
+
+def _read_project_csv(path: Path) -> ReadLog:
+    found = csv_sweeps.load_all(path)
+    said = ("sets.csv" if any(sweep.collective for sweep in found) else "not known",) * 2
+    lines = sum(len(sweep.message_bytes) for sweep in found)
+    sweeps = tuple(LogSweep(sweep, 0, *said) for sweep in found)
+    return ReadLog(str(path), PROJECT_CSV.name, lines, sweeps, (), (), tuple(t for s in found for t in s.dropped))
+
+
+__all__ = ["ASKED", "FORMATS", "HEAD", "Format", "detect", "read_log"]

@@ -1,0 +1,350 @@
+"""What `simcollectives fit` shows and writes: parameters, errors and warnings, predictions, a cluster, a picture."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.text import Text
+
+from simcollectives.cluster import load_machine
+from simcollectives.errors import InputError, Problem
+from simcollectives.measured import MeasuredSweep
+from simcollectives.measured.calibrate import Calibration, calibrate, cluster_yaml, error_text
+from simcollectives.measured.groups import fit_all, fit_for
+from simcollectives.measured.loading import load_sweeps
+from simcollectives.measured.models import Fitted, Parameter, find_model
+from simcollectives.report.files import json_text, write_whole
+from simcollectives.report.rows import byte_family
+from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading, make_console, rendered, show
+from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
+
+_DIGITS = 3
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A fit at counts, with the seconds that were measured there, where some were; ``half_width`` as a ratio."""
+
+    fit: Fitted
+    title: str
+    world_size: int
+    nodes: int
+    message_bytes: tuple[int, ...]
+    seconds: tuple[float, ...]
+    half_width: float
+    measured: MeasuredSweep | None
+
+    @property
+    def relative(self) -> tuple[float, ...]:
+        """Predicted over measured, less 1; empty where nothing was measured."""
+        if self.measured is None:
+            return ()
+        return tuple(p / m - 1 for p, m in zip(self.seconds, self.measured.seconds, strict=True))
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """Fits, what they predict, and the cluster."""
+
+    fits: tuple[Fitted, ...]
+    predictions: tuple[Predicted, ...]
+    cluster: Calibration | None
+    told: tuple[str, ...]
+
+
+def run_fit(
+    what: Sequence[str],
+    model: str,
+    predict: Sequence[str],
+    nodes: Sequence[int],
+    machine: str | None,
+    place: str,
+    *,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Fit, print, and write what ``output`` asks for.
+
+    Raises:
+        InputError: as ``make_report`` and ``write_report``.
+    """
+    report = make_report(what, model, predict, nodes, machine, place)
+    for text in report.told:
+        print(f"warning: {text}", file=sys.stderr)
+    if as_json:
+        print(json_text(report_json(report)))
+    else:
+        show(rendered(report_blocks(report), make_console(sys.stdout).width), sys.stdout)
+    for path in write_report(report, output) if output is not None else ():
+        print(f"wrote {path}", file=sys.stderr)
+
+
+def make_report(
+    what: Sequence[str], model: str, predict: Sequence[str], nodes: Sequence[int], machine: str | None, place: str
+) -> FitReport:
+    """Load, fit and predict.
+
+    Raises:
+        InputError: something cannot be read, fitted or predicted; all problems of a kind at once.
+    """
+    named = find_model(model)
+    known = None if machine is None else load_machine(machine)
+    sweeps = _load(what, place)
+    asked = _load(predict, place)
+    fits = fit_all(sweeps, named)
+    predictions = [_of_sweep(fits, sweep) for sweep in asked]
+    predictions += [_of_nodes(fit, count) for fit in fits for count in nodes]
+    told = [f"{sweep.name}: {text}" for sweep in (*sweeps, *asked) for text in sweep.dropped]
+    try:
+        cluster = calibrate(sweeps, known)
+    except InputError as error:
+        cluster = None
+        told += [f"no cluster comes of these sweeps: {problem.message}" for problem in error.problems]
+    return FitReport(tuple(fits), tuple(predictions), cluster, tuple(told))
+
+
+def _load(what: Sequence[str], place: str) -> list[MeasuredSweep]:
+    found: list[MeasuredSweep] = []
+    problems: list[Problem] = []
+    for one in what:
+        try:
+            found += load_sweeps(one, place)
+        except InputError as error:
+            source = f"{error.source}: " if error.source else ""
+            problems += [
+                Problem(f"{source}{problem.place}", problem.message, problem.line) for problem in error.problems
+            ]
+    if problems:
+        raise InputError(problems)
+    return found
+
+
+def _of_sweep(fits: Sequence[Fitted], sweep: MeasuredSweep) -> Predicted:
+    fit = fit_for(fits, sweep)
+    if fit is None:
+        raise InputError(f"no fit predicts {sweep.name}: fit {sweep.collective} on as few or as many nodes, too")
+    ranks, nodes = sweep.world_size or 1, sweep.nodes or 1
+    seconds = fit.predict(sweep.message_bytes, ranks, nodes)
+    return Predicted(
+        fit, sweep.name, ranks, nodes, sweep.message_bytes, tuple(seconds.tolist()), fit.half_width(ranks, nodes), sweep
+    )
+
+
+def _of_nodes(fit: Fitted, nodes: int) -> Predicted:
+    """At so many nodes of the measured size; at the messages of the sweep with most of them."""
+    ranks, on = fit.columns.counts[-1]
+    if nodes > 1 and on == 1:
+        raise InputError(f"{nodes} nodes cannot be predicted from sweeps on one node: they show no link between nodes")
+    longest = max(fit.columns.sweeps, key=lambda sweep: len(sweep.message_bytes))
+    sizes = tuple(sorted(set(longest.message_bytes)))
+    world_size = nodes * ranks // on
+    seconds = fit.predict(sizes, world_size, nodes)
+    title = f"{fit.collective}, {fit.algorithm}, {nodes} nodes"
+    return Predicted(
+        fit, title, world_size, nodes, sizes, tuple(seconds.tolist()), fit.half_width(world_size, nodes), None
+    )
+
+
+def report_blocks(report: FitReport) -> list[Block]:
+    """Every fit with its parameters and errors, predictions, and the links of the cluster."""
+    blocks: list[Block] = []
+    for fit in report.fits:
+        blocks += [*([Text("")] if blocks else []), *fit_blocks(fit)]
+    for one in report.predictions:
+        blocks += [Text(""), *_prediction_blocks(one)]
+    if report.cluster is not None:
+        blocks += [Text(""), *_cluster_blocks(report.cluster)]
+    return blocks
+
+
+def fit_blocks(fit: Fitted) -> list[Block]:
+    """Parameters with units and intervals, errors and where they occur, and what to know."""
+    counts = ", ".join(_count_text(ranks, nodes) for ranks, nodes in fit.columns.counts)
+    names = ", ".join(sweep.name for sweep in fit.columns.sweeps)
+    assumed = f", as {fit.assumed}" if fit.assumed not in ("", fit.algorithm) else ""
+    said = {f"{one.name} {one.remark}" for one in fit.parameters}
+    columns = [
+        Column("parameter", [one.name for one in fit.parameters], right=False),
+        Column("value", [show_parameter(one, one.value) for one in fit.parameters]),
+        Column("interval", [_interval(one) for one in fit.parameters], right=False),
+        Column("meaning", [_meaning(one) for one in fit.parameters], right=False, wrap_at=60),
+    ]
+    return [
+        heading(f"{fit.collective}, {fit.algorithm}{assumed}: {fit.model}"),
+        caption(f"fitted to {names} ({counts})"),
+        TextTable(columns),
+        Text(f"error: {errors_text(fit)}"),
+        *(caption(f"note: {text}") for text in fit.warnings if text not in said),
+    ]
+
+
+def _count_text(ranks: int, nodes: int) -> str:
+    return f"{ranks} ranks" if nodes == 1 else f"{ranks} ranks on {nodes} nodes"
+
+
+def errors_text(fit: Fitted) -> str:
+    """Return the errors of a fit: median, 90th percentile, the largest and where."""
+    errors = fit.errors
+    where = f"{format_bytes(errors.largest_at_bytes)} of {errors.largest_in}"
+    median, p90, largest = (format_ratio(one, _DIGITS) for one in (errors.median, errors.p90, errors.largest))
+    return f"median {median}, 90th percentile {p90}, largest {largest} at {where}; {errors.points} points"
+
+
+def show_parameter(parameter: Parameter, value: float) -> str:
+    """Return a value of a parameter with its unit."""
+    if not np.isfinite(value):
+        return NOTHING
+    if parameter.unit == "":
+        return f"{value:.{_DIGITS}g}"
+    shows = {"s": format_seconds, "B/s": format_bandwidth, "B": format_bytes}
+    return shows[parameter.unit](value, _DIGITS)
+
+
+def _interval(one: Parameter) -> str:
+    if one.low == one.high or not np.isfinite(one.high):
+        return ""
+    return f"{show_parameter(one, one.low)} to {show_parameter(one, one.high)}"
+
+
+def _meaning(one: Parameter) -> str:
+    return one.meaning if one.remark is None else f"{one.meaning}; {one.remark}"
+
+
+def _prediction_blocks(one: Predicted) -> list[Block]:
+    family = byte_family(one.message_bytes)
+    choice = one.fit.choice(one.message_bytes, one.world_size, one.nodes)
+    columns = [
+        Column("message", [format_bytes(size, family=family) for size in one.message_bytes]),
+        Column("predicted", [format_seconds(time) for time in one.seconds]),
+        Column(
+            "from .. to",
+            [
+                f"{format_seconds(time * (1 - one.half_width), 3)} .. {format_seconds(time * (1 + one.half_width), 3)}"
+                for time in one.seconds
+            ],
+        ),
+    ]
+    if one.measured is not None:
+        columns.append(Column("measured", [format_seconds(time) for time in one.measured.seconds]))
+        signed = [("+" if ratio > 0 else "") + format_ratio(ratio, _DIGITS) for ratio in one.relative]
+        columns.append(Column("off by", signed))
+    if len(set(choice.runner_up)) > 1 or choice.runner_up[0]:
+        columns.append(Column("taken to run", list(choice.algorithm), right=False))
+        margins = zip(choice.runner_up, choice.margin, strict=True)
+        columns.append(
+            Column("quicker than", [f"{name} by {format_ratio(ratio, 2)}" for name, ratio in margins], right=False)
+        )
+    title = f"Predicted: {one.title} ({_count_text(one.world_size, one.nodes)})"
+    return [heading(title), TextTable(columns), *([Text(_off_text(one))] if one.relative else [])]
+
+
+def _off_text(one: Predicted) -> str:
+    off = np.abs(one.relative)
+    worst = int(np.argmax(off))
+    median, p90, largest = (
+        format_ratio(float(value), _DIGITS) for value in (np.median(off), np.percentile(off, 90), off[worst])
+    )
+    at = format_bytes(one.message_bytes[worst])
+    ratios = np.array(one.measured.seconds if one.measured else ()) / np.array(one.seconds)
+    inside = format_ratio(float(np.mean(np.abs(ratios - 1) <= one.half_width)), 2)
+    return f"error: median {median}, 90th percentile {p90}, largest {largest} at {at}; {inside} inside the interval"
+
+
+def _cluster_blocks(cluster: Calibration) -> list[Block]:
+    columns = [
+        Column("level", [fit.level for fit in cluster.fits], right=False),
+        Column("alpha", [format_seconds(fit.link.alpha) for fit in cluster.fits]),
+        Column("bandwidth", [format_bandwidth(fit.link.bandwidth) for fit in cluster.fits]),
+        Column(
+            "simulated",
+            ["; ".join(f"{kind} by {name}" for kind, name in fit.algorithms) for fit in cluster.fits],
+            right=False,
+        ),
+        Column("error", [error_text(fit) for fit in cluster.fits], right=False, wrap_at=60),
+    ]
+    return [
+        heading("Cluster: links with which this package's closed forms come nearest"),
+        TextTable(columns),
+        *(caption(f"note: {text}") for text in cluster.remarks),
+    ]
+
+
+def write_report(report: FitReport, path: Path) -> list[Path]:
+    """Write the cluster file, and a picture of the residuals beside it; returns what was written.
+
+    Raises:
+        InputError: no cluster comes of the sweeps, or a file cannot be written.
+    """
+    if report.cluster is None:
+        raise InputError(f"nothing is written to {path}: {'; '.join(report.told)}")
+    from simcollectives.report.plot_fit import residuals_png
+
+    return [
+        write_whole(path, cluster_yaml(report.cluster).encode()),
+        write_whole(path.with_suffix(".residuals.png"), residuals_png(report.fits)),
+    ]
+
+
+def report_json(report: FitReport) -> dict[str, Any]:
+    """Return a report as JSON data, in SI units."""
+    return {
+        "fits": [_fit_json(fit) for fit in report.fits],
+        "predictions": [_prediction_json(one) for one in report.predictions],
+        "cluster": None if report.cluster is None else cluster_yaml(report.cluster),
+        "warnings": list(report.told),
+    }
+
+
+def _fit_json(fit: Fitted) -> dict[str, Any]:
+    errors = fit.errors
+    return {
+        "model": fit.model,
+        "collective": fit.collective,
+        "algorithm": fit.algorithm,
+        "assumed": fit.assumed,
+        "sets": [sweep.name for sweep in fit.columns.sweeps],
+        "parameters": [
+            {
+                "name": one.name,
+                "unit": one.unit,
+                **{end: _number(getattr(one, end)) for end in ("value", "low", "high")},
+                "remark": one.remark,
+            }
+            for one in fit.parameters
+        ],
+        "median_error": errors.median,
+        "p90_error": errors.p90,
+        "largest_error": errors.largest,
+        "largest_at_bytes": errors.largest_at_bytes,
+        "largest_in": errors.largest_in,
+        "warnings": list(fit.warnings),
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _prediction_json(one: Predicted) -> dict[str, Any]:
+    choice = one.fit.choice(one.message_bytes, one.world_size, one.nodes)
+    return {
+        "title": one.title,
+        "collective": one.fit.collective,
+        "world_size": one.world_size,
+        "nodes": one.nodes,
+        "interval": one.half_width,
+        "points": [
+            {
+                "message_bytes": size,
+                "seconds": seconds,
+                "measured_seconds": None if one.measured is None else one.measured.seconds[place],
+                "algorithm": choice.algorithm[place],
+                "runner_up": choice.runner_up[place] or None,
+                "margin": _number(choice.margin[place]),
+            }
+            for place, (size, seconds) in enumerate(zip(one.message_bytes, one.seconds, strict=True))
+        ],
+    }
