@@ -117,7 +117,9 @@ def compare(
     else:
         settings["mfu"] = mfu or "40%"
         place = save or Path("comparison.yaml")
-        text = comparing.write_comparison(settings, machine, nodes or 1, strategies or "all", place.parent)
+        text = comparing.write_comparison(
+            settings, machine, nodes or 1, "all" if strategies is None else strategies, place.parent
+        )
         compared = comparing.load_comparison(text, None if save is None else str(place))
         if save is not None:
             typer.echo(f"wrote {write_whole(save, text.encode())}", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,9 @@ def test_a_folder_without_permission_is_an_input_error(result: ScenarioResult, t
         write_outputs(result, tmp_path / "out")
 
 
-def test_an_interrupted_result_without_rows_has_files(result: ScenarioResult, tmp_path: Path) -> None:
-    empty = ScenarioResult(result.scenario, rows=(), interrupted=True)
-    assert [path.name for path in write_outputs(empty, tmp_path)] == ["rows.csv", "result.json"]
-    assert json.loads((tmp_path / "my_files" / "result.json").read_text())["interrupted"] is True
+def test_an_interrupt_before_the_first_row_leaves_earlier_files(tmp_path: Path) -> None:
+    result = run_scenario(load_scenario("scenarios/small.yaml"))
+    written = write_outputs(result, tmp_path)
+    before = {path: path.read_bytes() for path in written}
+    assert write_outputs(replace(result, rows=(), checks=(), interrupted=True), tmp_path) == []
+    assert {path: path.read_bytes() for path in written} == before

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import stat
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -36,6 +37,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
     """
     source = os.fspath(path)
     try:
+        if stat.S_ISFIFO(Path(path).stat().st_mode):
+            raise InputError("this is a pipe, not a file; save the config as a file first", source)
         with Path(path).open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:

@@ -55,13 +55,16 @@ def is_collective(result: ScenarioResult) -> bool:
 def write_outputs(result: ScenarioResult, directory: str | os.PathLike[str]) -> list[Path]:
     """Write rows.csv, result.json and all figures of a result into DIR/<name of the scenario file>/.
 
-    Returns the paths written. Files of the same names are replaced, each at once; others stay.
+    Returns the paths written. Files of the same names are replaced, each at once; others stay. A run that was
+    interrupted before its first row writes none, so that those of an earlier run are not lost.
 
     Raises:
         InputError: the folder or a file cannot be written; what was being written leaves nothing behind.
     """
     from simcollectives.report.plots import figures, file_stem
 
+    if result.interrupted and not result.rows:
+        return []
     folder = Path(directory) / file_stem(Path(result.scenario.file).stem)
     _make_folder(folder)
     written = [

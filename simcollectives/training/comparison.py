@@ -141,6 +141,8 @@ def _advice(
         found = [f"{label} shards least; whether it fits is not known, since the device's memory is not"]
     if _barely(step):
         found.append(f"{label} leaves {_size(_spare(step) or 0)}, which context and workspaces may need")
+    if verdicts[chosen].fits is not None and not step.training.activations:
+        found.append("activations are not known for this model: they need memory beside what is counted here")
     other, faster = steps[fastest]
     if faster.step_seconds < step.step_seconds * (1 - _ALIKE):
         gain = format_ratio(1 - faster.step_seconds / step.step_seconds, 3)

@@ -6,7 +6,7 @@ The optimizer runs on the CPU, bound by that memory; meanwhile the host issues n
 
     seconds = (16 bytes read + 12 written + the model's copy: 30 for 16-bit parameters) x elements / share of the memory
 
-On NVMe, states are read and written by sub-groups: 12 bytes an element each way, and 4 read for the gradient.
+On NVMe, states are read and written by sub-groups: for Adam 12 bytes an element each way, and 4 read for the gradient.
 
 Reference: Ren et al. 2021, arXiv:2101.06840 (ZeRO-Offload); Rajbhandari et al. 2021, arXiv:2104.07857 (ZeRO-Infinity);
 DeepSpeed edaa7221: runtime/zero/stage_1_and_2.py, stage3.py and runtime/swap_tensor. Assumes that all ranks of a node
@@ -28,7 +28,7 @@ from simcollectives.training.setup import Training
 NVME_READ, NVME_WRITE = "NVMe read", "NVMe write"
 PAGEABLE = 0.5
 """Share of the link that copies from memory reach which is not pinned: a third to a half is reported."""
-STATE_BYTES, GRADIENT_BYTES = 12, 4
+GRADIENT_BYTES = 4
 """Bytes an element on a drive: float32 weights and Adam's two states; the gradient."""
 BUFFERS_OF_A_GROUP = 4
 LEAST_ON_DRIVE = 1 << 20
@@ -237,6 +237,11 @@ class HostOptimizer:
             end = self._update(number, elements)
         return end
 
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of an element on the drives: a float32 parameter, which the CPU always has, and its states."""
+        return 4 + self.training.optimizer.state_bytes
+
     def _update(self, number: int, elements: int) -> int:
         """Let the CPU update a sub-group, and copy its parameters to the device."""
         optimizer = replace(self.training.optimizer, master=True, gradient_copy=False)
@@ -274,9 +279,9 @@ class HostOptimizer:
         return end
 
     def _read(self, number: int, elements: int) -> int:
-        seconds = (STATE_BYTES + GRADIENT_BYTES) * elements / self.host.read
+        seconds = (self.state_bytes + GRADIENT_BYTES) * elements / self.host.read
         return self.builder.copy(f"sub-group {number} read", seconds, stream=NVME_READ)
 
     def _write(self, number: int, elements: int) -> int:
-        seconds = STATE_BYTES * elements / self.host.write
+        seconds = self.state_bytes * elements / self.host.write
         return self.builder.copy(f"sub-group {number} written", seconds, stream=NVME_WRITE)

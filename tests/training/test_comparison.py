@@ -10,7 +10,7 @@ from simcollectives.cluster import Cluster, Device, Link
 from simcollectives.training import comparison
 from simcollectives.training.comparison import compare
 from simcollectives.training.plain import uniform_model
-from simcollectives.training.setup import ModuleSeconds, Training
+from simcollectives.training.setup import LayerBytes, ModuleSeconds, Training
 from simcollectives.training.step import Step, simulate_step
 
 
@@ -18,7 +18,8 @@ def made(strategy: str, peak: int, seconds: float, memory: int | None = 100) -> 
     model = uniform_model(12, 1, 1)
     kernels = {module.name: ModuleSeconds(1.0, 2.0) for layer in model.layers for module in layer.modules}
     cluster = Cluster.flat(2, Link(0.0, 1.0), device=Device(memory_bytes=memory))
-    step = simulate_step(Training(model, cluster, 1, 1, kernels), "ddp")
+    held = {layer.name: LayerBytes(1, 0) for layer in model.layers}
+    step = simulate_step(Training(model, cluster, 1, 1, kernels, activations=held), "ddp")
     items = {"optimizer states": peak - 10, "activations": 10}
     return strategy, replace(step, strategy=strategy, peak_bytes=peak, memory=items, step_seconds=seconds)
 
@@ -84,6 +85,12 @@ def test_a_device_of_unknown_memory() -> None:
     assert [one.fits for one in found.verdicts] == [None, None]
     assert "whether it fits is not known" in found.advice[0]
     assert not any("fits," in text or "that fit" in text for text in (*found.advice, found.verdicts[0].reason))
+
+
+def test_activations_that_are_not_known_are_told() -> None:
+    label, step = made("plain", 50, 1.0)
+    bare = replace(step, training=replace(step.training, activations={}))
+    assert compare([(label, bare)]).advice[-1].startswith("activations are not known for this model")
 
 
 def test_what_makes_the_difference_is_told() -> None:
