@@ -146,6 +146,9 @@ class TrainingEvaluator:
             where = f"at {point_text(point)}" if point else ""
             raise placed(error, entry, where, "take a smaller model", self.scenario.file) from error
         self.warnings.update(dict.fromkeys(step.warnings))
+        decided = find_strategy(entry.name).choices(options)
+        for one in step.collectives:
+            self._issued[one.kind] = self._issued.get(one.kind, False) or one.kind not in decided
         return step
 
     @property
