@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from pathlib import Path
 
 from hypothesis import settings
 
@@ -11,6 +12,6 @@ from hypothesis import settings
 settings.register_profile("default", deadline=None, max_examples=25)
 settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True)
 # Scripts that other tests start where torch is installed.
-TORCH_SCRIPTS = ["training/ddp_recorder.py", "training/fsdp_recorder.py", "peers/torch_data_parallel.py"]
+TORCH_SCRIPTS = [str(path) for path in Path(__file__).parent.rglob("*_recorder.py")] + ["peers/torch_data_parallel.py"]
 collect_ignore = [] if importlib.util.find_spec("torch") else TORCH_SCRIPTS
 settings.load_profile("ci" if os.environ.get("CI") else "default")

@@ -17,7 +17,10 @@ from simcollectives.algorithms import ALGORITHMS, Algorithm, Option, placement_o
 from simcollectives.cluster import Cluster, Device, Link
 from simcollectives.engines import DTYPES, Job, make_job
 
-WORLD_SIZES = (*range(1, 18), 24, 32)
+WORLD_SIZES: Sequence[int] = (*range(1, 18), 24, 32)
+FEW_SIZES: Sequence[int] = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17)
+"""What takes time goes as the square of the ranks: powers of two and their neighbours, primes and the rest, to 17."""
+
 TWO_LEVEL_SHAPES = ((1, 4), (2, 1), (2, 2), (3, 1), (2, 3), (3, 2), (4, 2), (2, 4), (3, 4), (3, 5), (4, 4), (2, 8))
 SMALL_NUMBERS = (1, 2, 5)
 EPSILON = 2.0**-52
@@ -185,6 +188,15 @@ FLAT_VARIANTS = tuple(_distinct_on_flat(VARIANTS))
 REPEATED = tuple(_repeated(VARIANTS))
 PLACED_VARIANTS = tuple(v for v in VARIANTS if v.algorithm.level_costs is not None and v.algorithm.options)
 """Algorithms that look at which ranks share a node."""
+
+
+in_sizes = pytest.mark.parametrize(
+    "world_sizes",
+    [
+        pytest.param(FEW_SIZES, id="few sizes"),
+        pytest.param([n for n in WORLD_SIZES if n not in FEW_SIZES], id="other sizes", marks=pytest.mark.slow),
+    ],
+)
 
 
 def each_of(variants: Sequence[Variant]) -> pytest.MarkDecorator:

@@ -7,6 +7,7 @@ except where the algorithm declares otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,12 @@ from tests.laws.cases import (
     FLAT_VARIANTS,
     PLACED_VARIANTS,
     VARIANTS,
-    WORLD_SIZES,
     Variant,
     describe,
     each_of,
     fits,
     flat,
+    in_sizes,
     job_of,
     messages,
     rank_orders,
@@ -128,9 +129,10 @@ def check_everything(variant: Variant, cluster: Cluster) -> None:
             check_execution(variant, cluster, elements, dtype)
 
 
+@in_sizes
 @pytest.mark.parametrize("variant", FLAT_VARIANTS, ids=str)
-def test_flat_cluster(variant: Variant) -> None:
-    for n in WORLD_SIZES:
+def test_flat_cluster(variant: Variant, world_sizes: Sequence[int]) -> None:
+    for n in world_sizes:
         if fits(variant, flat(n)):
             check_everything(variant, flat(n))
 

@@ -9,6 +9,7 @@ Everywhere: time >= bounds, the parts sum to the time, and the same question has
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -24,12 +25,12 @@ from tests.laws.cases import (
     INTRA,
     PLACED_VARIANTS,
     VARIANTS,
-    WORLD_SIZES,
     Variant,
     describe,
     each_of,
     fits,
     flat,
+    in_sizes,
     is_private,
     job_of,
     messages,
@@ -113,9 +114,10 @@ def check_uniform(variant: Variant, cluster: Cluster, elements: int, dtype: str 
         assert math.isclose(getattr(closed, part), getattr(lockstep, part), rel_tol=near), (describe(job), part)
 
 
+@in_sizes
 @pytest.mark.parametrize("variant", FLAT_VARIANTS, ids=str)
-def test_uniform_cluster(variant: Variant) -> None:
-    for n in WORLD_SIZES:
+def test_uniform_cluster(variant: Variant, world_sizes: Sequence[int]) -> None:
+    for n in world_sizes:
         if fits(variant, flat(n)):
             chosen = messages(n) if n <= 6 else messages(n)[::2]
             for elements in chosen:

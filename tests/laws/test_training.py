@@ -37,9 +37,19 @@ def drawn_step(data: st.DataObject, strategy: Strategy, **wanted: bool) -> Step:
 @every_strategy
 @settings(max_examples=25)
 @given(st.data())
-def test_a_step_is_compute_exposed_and_idle(strategy: Strategy, data: st.DataObject) -> None:
-    """And each part is what counting moment by moment finds."""
+def test_a_step_has_its_parts_its_order_and_its_peak(strategy: Strategy, data: st.DataObject) -> None:
     step = drawn_step(data, strategy)
+    check_parts(step)
+    spans = step.timeline.spans
+    begin = {rank: min(span.start for span in step.timeline.of_rank(rank)) for rank in {span.rank for span in spans}}
+    assert begin[0] == 0
+    check_order(step.timeline, begin)
+    check_groups(step.timeline)
+    check_peak(step)
+
+
+def check_parts(step: Step) -> None:
+    """A step is compute, exposed and idle; and each part is what counting moment by moment finds."""
     parts = step.compute_seconds + step.exposed_seconds + step.idle_seconds
     assert parts == pytest.approx(step.step_seconds, rel=EXACT, abs=EXACT)
     assert 0 <= step.waiting_seconds <= step.exposed_seconds + EXACT
@@ -122,18 +132,6 @@ def check_groups(timeline: StepTimeline) -> None:
 @every_strategy
 @settings(max_examples=25)
 @given(st.data())
-def test_nothing_starts_before_what_it_waits_for(strategy: Strategy, data: st.DataObject) -> None:
-    step = drawn_step(data, strategy)
-    spans = step.timeline.spans
-    begin = {rank: min(span.start for span in step.timeline.of_rank(rank)) for rank in {span.rank for span in spans}}
-    assert begin[0] == 0
-    check_order(step.timeline, begin)
-    check_groups(step.timeline)
-
-
-@every_strategy
-@settings(max_examples=25)
-@given(st.data())
 def test_memory_is_never_negative_and_ends_where_it_began(strategy: Strategy, data: st.DataObject) -> None:
     step = drawn_step(data, strategy, steady=True)
     for item in {change.item for change in step.timeline.memory}:
@@ -151,12 +149,11 @@ def test_memory_is_never_negative_and_ends_where_it_began(strategy: Strategy, da
     assert sum(standing.values()) > 0
 
 
-@every_strategy
-@settings(max_examples=25)
-@given(st.data())
-def test_the_peak_is_the_largest_sum(strategy: Strategy, data: st.DataObject) -> None:
-    """Summed from the operations: at least what stands between two moments, at most that and all that moves at one."""
-    step = drawn_step(data, strategy)
+def check_peak(step: Step) -> None:
+    """The peak is the largest sum.
+
+    Summed from the operations: at least what stands between two moments, at most that and all that moves at one.
+    """
     spans = step.timeline.of_rank(0)
     assert step.peak_bytes == max(np.cumsum([change.bytes for change in step.timeline.memory]))
     assert step.peak_bytes == sum(step.memory.values())
@@ -207,7 +204,7 @@ def test_a_slower_rank_never_shortens_the_step(strategy: Strategy, data: st.Data
 
 
 @every_strategy
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data())
 def test_the_steady_step_repeats_itself(strategy: Strategy, data: st.DataObject) -> None:
     """Ten steps one after another in one program: with slow ranks, too, the last lasts as long as one that is steady.
