@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simcollectives.errors import InputError, Problem, counted, show_value, suggestion
+from simcollectives.errors import InputError, counted, show_value, suggestion
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -73,7 +73,9 @@ def check(
     """Check every `expect:` block of scenario files, in folders recursively."""
     if not paths and not Path("scenarios").is_dir():
         raise InputError("there is no folder scenarios/ here; give a file or a folder: simcollectives check PATH")
-    raise typer.Exit(_run_all(_scenario_files(paths or [Path("scenarios")]), as_json=as_json, checks_only=True))
+    from simcollectives.scenario.source_file import scenario_files
+
+    raise typer.Exit(_run_all(scenario_files(paths or [Path("scenarios")]), as_json=as_json, checks_only=True))
 
 
 @app.command()
@@ -244,32 +246,13 @@ def _options(
     del version
 
 
-def _scenario_files(paths: Sequence[Path]) -> list[Path]:
-    """Files as given; folders as the YAML files below them.
-
-    Raises:
-        InputError: a folder has none, or the default folder is missing.
-    """
-    found: list[Path] = []
-    problems: list[Problem] = []
-    for path in paths:
-        if not path.is_dir():
-            found.append(path)
-            continue
-        inside = sorted(file for suffix in ("*.yaml", "*.yml") for file in path.rglob(suffix) if file.is_file())
-        found += inside
-        if not inside:
-            problems.append(Problem(str(path), "this folder has no scenario files (*.yaml); give a file or a folder"))
-    if problems:
-        raise InputError(problems)
-    return found
-
-
 def _run_all(paths: Sequence[Path], *, as_json: bool, checks_only: bool, output: Path | None = None) -> ExitCode:
     """Load all scenarios, then run each, print it and write its files. All bad files are named before any runs."""
     scenarios, code = _load_all(paths)
     if code is ExitCode.DONE and output is not None:
-        _check_folders(scenarios)
+        from simcollectives.report.files import check_folders
+
+        check_folders([scenario.file for scenario in scenarios])
     if code is not ExitCode.DONE and not checks_only:
         return code
     return max(code, _report_all(scenarios, output=output, as_json=as_json, checks_only=checks_only))
@@ -312,26 +295,6 @@ def _load_all(paths: Sequence[Path]) -> tuple[list["AnyScenario"], ExitCode]:
             typer.echo(str(error), err=True)
             code = ExitCode.BAD_INPUT
     return scenarios, code
-
-
-def _check_folders(scenarios: Sequence["AnyScenario"]) -> None:
-    """Refuse scenarios whose files would land in one folder.
-
-    Raises:
-        InputError: two files have the same name.
-    """
-    from simcollectives.report.plots import file_stem
-
-    first: dict[str, str] = {}
-    problems = []
-    for scenario in scenarios:
-        stem = file_stem(Path(scenario.file).stem)
-        if stem in first:
-            text = f"would write into the same folder as {first[stem]}; run them one at a time, with different -o"
-            problems.append(Problem(scenario.file, text))
-        first.setdefault(stem, scenario.file)
-    if problems:
-        raise InputError(problems)
 
 
 def _run_one(scenario: "AnyScenario", output: Path | None) -> tuple["ScenarioResult | None", ExitCode]:

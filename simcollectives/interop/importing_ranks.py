@@ -92,12 +92,10 @@ def note_peak(given: Given, dtype: str, found: Findings) -> None:
     elif dtype not in known:
         has = ", ".join(f"{name} {format_flops_per_second(value)}" for name, value in known.items())
         rule = f"the peak of a {given.cluster} in {dtype} is not known; it has {has}"
-        found.problems.append(
-            Problem(
-                "--peak",
-                f'{rule}; give one, such as --peak "60 TFLOP/s", or another --dtype, where the files leave it open',
-            )
+        remedy = (
+            'write --dtype bfloat16 if you train with it and the files leave it open ("auto"), or --peak "60 TFLOP/s"'
         )
+        found.problems.append(Problem("--peak", f"{rule}; {remedy}"))
 
 
 def _merge_device(written: dict[str, Any], origin: str, found: Findings) -> None:

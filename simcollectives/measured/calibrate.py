@@ -23,7 +23,7 @@ from simcollectives.measured.models.types import Columns, FloatArray, Parameter,
 from simcollectives.measured.sweep import MeasuredSweep
 from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
 
-_STARTS = 3
+_STARTS = 2
 _ALPHA = Free("alpha", 1e-9, 1e-2, 5e-6, None, "s", 1, "a message")
 _BANDWIDTH = Free("bandwidth", 1e6, 1e14, 1e11, None, "B/s", 1, "one direction of a link")
 

@@ -27,6 +27,26 @@ if TYPE_CHECKING:
 LISTED = "collectives"
 
 
+def check_folders(files: Sequence[str]) -> None:
+    """Refuse scenarios whose files would land in one folder.
+
+    Raises:
+        InputError: two have the same name.
+    """
+    from simcollectives.report.plots import file_stem
+
+    first: dict[str, str] = {}
+    problems = []
+    for file in files:
+        stem = file_stem(Path(file).stem)
+        if stem in first:
+            text = f"would write into the same folder as {first[stem]}; run them one at a time, with different -o"
+            problems.append(Problem(file, text))
+        first.setdefault(stem, file)
+    if problems:
+        raise InputError(problems)
+
+
 def is_collective(result: ScenarioResult) -> bool:
     """Whether a result is of collectives, not of training."""
     return isinstance(result.scenario, Scenario)

@@ -241,10 +241,12 @@ def _joined(boxes: Sequence[_Box], pixel: float) -> list[_Box]:
 
 
 def _stalls(step: Step, rank: int, number: int) -> list[_Box]:
-    """When collectives run, or wait, and no kernel does."""
+    """When collectives of other streams run, or wait, and nothing on the stream of the kernels does."""
     spans = step.timeline.of_rank(rank)
-    taking = union((span.start, span.end) for span in spans if span.operation.kind == "collective")
-    compute = union((span.start, span.end) for span in spans if span.operation.kind == "compute")
+    others = [s for s in spans if s.operation.kind == "collective" and s.operation.stream != COMPUTE]
+    taking = union((span.start, span.end) for span in others)
+    own = [s for s in spans if s.operation.kind == "compute" or s.operation.stream == COMPUTE]
+    compute = union((span.start, span.end) for span in own)
     return [_Box(STALL, "exposed", number, start, end) for start, end in without(taking, compute)]
 
 

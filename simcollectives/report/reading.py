@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from simcollectives.errors import Gathered, InputError, Problem
@@ -27,7 +28,7 @@ def read_and_show(
     gathered = Gathered()
     logs = []
     for path in paths:
-        log = gathered.take(lambda path=path: _read(path, collective, ranks))  # type: ignore[misc]
+        log = gathered.take(partial(_read, path, collective, ranks))
         if log is not None:
             logs.append(log)
     if as_json:

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from simcollectives.report.table_training import Labelled
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading, with_unit
-from simcollectives.training.comparison import Comparison, Verdict
+from simcollectives.training.comparison import NEAR, Comparison, Verdict
 from simcollectives.units import format_bytes, format_seconds
 
 
@@ -23,8 +23,13 @@ def comparison_blocks(comparison: Comparison, steps: Sequence[Labelled], where: 
     ]
     styles = ["bold" if place == comparison.chosen else "" for place in range(len(verdicts))]
     title = f"Which strategy{f', {where}' if where else ''}"
-    rule = "least sharding that fits: nothing, then optimizer states, then gradients, then parameters"
-    return [heading(title), TextTable(columns, styles=styles), *map(Text, comparison.advice), caption(rule)]
+    notes = [
+        f"chosen: of those that fit and are at most {NEAR:.0%} slower than the fastest, the one that shards least: "
+        "nothing, then optimizer states, gradients, parameters"
+    ]
+    if any(step.strategy.startswith("zero") and step.options["implementation"] == "paper" for _, step in steps):
+        notes.append("zero1, zero2, zero3 are the paper's; DeepSpeed's: {zero2: {implementation: deepspeed}}")
+    return [heading(title), TextTable(columns, styles=styles), *map(Text, comparison.advice), *map(caption, notes)]
 
 
 def _fits(verdict: Verdict) -> str:

@@ -24,7 +24,7 @@ def read_comparison(path: str | os.PathLike[str], strategies: str | None = None)
     """Load a training scenario as a comparison of strategies, instead of what it says of its own.
 
     Its expectations, its timelines, and sweeps over options of other strategies are left out. ``strategies`` are names
-    with commas between, or "all"; without them, those that it compares already, or all.
+    with commas between, or "all"; without them, those that it compares already, or its own and all others.
 
     Raises:
         InputError: the file cannot be read, or is not a valid training scenario; all problems at once, with lines.
@@ -37,12 +37,14 @@ def read_comparison(path: str | os.PathLike[str], strategies: str | None = None)
     if "compare" not in data or strategies is not None:
         for key in _OF_ONE_STRATEGY:
             data.pop(key, None)
+        own: list[Any] = []
         if isinstance(data["training"], dict):
-            own = {key: value for key, value in data["training"].items() if key not in ("strategy", "strategies")}
-            data["training"] = own
-        data["compare"] = _listed(strategies or ALL)
-        names = list(COMPARED) if data["compare"] == ALL else data["compare"]
-        left_out = [name for name in (one.name for one in STRATEGIES) if name not in names]
+            section = dict(data["training"])
+            alone, several = section.pop("strategy", None), section.pop("strategies", None)
+            own = several if isinstance(several, list) else [] if alone is None else [alone]
+            data["training"] = section
+        data["compare"] = _beside(own) if strategies in (None, ALL) else _listed(strategies or ALL)
+        left_out = {one.name for one in STRATEGIES} - {*map(_name, data["compare"])}
         if isinstance(data.get("sweep"), dict):
             kept = {key: one for key, one in data["sweep"].items() if key.partition(".")[0] not in left_out}
             data |= {"sweep": kept} if kept else {}
@@ -102,5 +104,15 @@ def _option(place: str) -> str:
     return f"--{key.partition('.')[0].replace('_', '-')}" if section in ("training", "cluster") and key else ""
 
 
-def _listed(strategies: str) -> str | list[str]:
-    return ALL if strategies == ALL else [name.strip() for name in strategies.split(",")]
+def _beside(own: list[Any]) -> list[Any]:
+    """Strategies as a file writes them, and those of ``COMPARED`` that are not among them."""
+    names = [*map(_name, own)]
+    return [*own, *(name for name in COMPARED if name not in names)]
+
+
+def _name(written: Any) -> Any:
+    return next(iter(written)) if isinstance(written, dict) and written else str(written)
+
+
+def _listed(strategies: str) -> list[str]:
+    return list(COMPARED) if strategies == ALL else [name.strip() for name in strategies.split(",")]

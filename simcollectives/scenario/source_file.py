@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from simcollectives.errors import InputError, Problem, listing, show_value
@@ -104,3 +105,24 @@ def _explain(error: OSError | ValueError, name: str) -> str:
         return "a file's name holds no zero byte; check the path"
     reason = getattr(error, "strerror", None) or str(error)
     return f"the file cannot be read ({reason}); check the path"
+
+
+def scenario_files(paths: Sequence[Path]) -> list[Path]:
+    """Return files as given, and of folders the YAML files below them.
+
+    Raises:
+        InputError: a folder has none.
+    """
+    found: list[Path] = []
+    problems: list[Problem] = []
+    for path in paths:
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = sorted(file for suffix in ("*.yaml", "*.yml") for file in path.rglob(suffix) if file.is_file())
+        found += inside
+        if not inside:
+            problems.append(Problem(str(path), "this folder has no scenario files (*.yaml); give a file or a folder"))
+    if problems:
+        raise InputError(problems)
+    return found

@@ -1,8 +1,10 @@
-"""Which strategy to train with: of those that fit into the device's memory, the one that shards least.
+"""Which strategy to train with: of those that fit with some room, and are about as fast, the one that shards least.
 
 Sharding saves memory and costs communication, so the order of choice is plain data parallelism, then sharded optimizer
 states, then gradients, then parameters; among strategies that shard as much, the fastest (Rajbhandari et al. 2020,
-arXiv:1910.02054, section 7, on what each stage saves and sends).
+arXiv:1910.02054, section 7, on what each stage saves and sends). One that is more than ``NEAR`` slower than the
+fastest is not chosen for its simplicity, and one that leaves less than ``ROOM`` of the memory only where no other fits:
+context, workspaces and fragmentation are not in the account.
 """
 
 from collections.abc import Sequence
@@ -16,6 +18,9 @@ from simcollectives.units import format_bytes, format_ratio, format_seconds
 
 COMPARED = ("ddp", "zero1", "zero2", "zero3", "fsdp2")
 """The strategies that are compared where none are named."""
+
+NEAR, ROOM = 0.1, 0.05
+"""How much longer a step may be than the fastest's; the share of the device's memory that should be left."""
 
 _ALIKE = 1e-3
 
@@ -55,17 +60,21 @@ def compare(steps: Sequence[tuple[str, Step]]) -> Comparison:
     spares = [_spare(step) for _, step in steps]
     fitting = [place for place, spare in enumerate(spares) if spare is None or spare >= 0]
     seconds = [step.step_seconds for _, step in steps]
-    chosen = min(fitting, key=lambda place: (stages[place], seconds[place]), default=None)
-    fastest = min(fitting, key=lambda place: (seconds[place], stages[place]), default=None)
+    roomy = [place for place in fitting if not _barely(steps[place][1])] or fitting
+    fastest = min(roomy, key=lambda place: (seconds[place], stages[place]), default=None)
+    near = [place for place in roomy if fastest is not None and seconds[place] <= (1 + NEAR) * seconds[fastest]]
+    chosen = min(near, key=lambda place: (stages[place], seconds[place]), default=None)
     reference = steps[chosen] if chosen is not None else None
     verdicts = []
     for place, (label, step) in enumerate(steps):
         if place not in fitting:
             reason = _too_large(step)
         elif reference is None or place == chosen:
-            reason = _least(stages, fitting, place, known=spares[place] is not None)
+            reason = _least(stages, near, place, known=spares[place] is not None)
         else:
             reason = _against(step, *reference)
+        if place in fitting and _barely(step):
+            reason = f"barely fits: what is not included needs more; {reason}"
         fits = None if spares[place] is None else place in fitting
         verdicts.append(Verdict(label, SHARDED[stages[place]], fits, spares[place], reason))
     advice = _advice(steps, verdicts, chosen, fastest)
@@ -75,6 +84,11 @@ def compare(steps: Sequence[tuple[str, Step]]) -> Comparison:
 def _spare(step: Step) -> int | None:
     capacity = step.training.cluster.device.memory_bytes
     return None if capacity is None else int(capacity) - step.peak_bytes
+
+
+def _barely(step: Step) -> bool:
+    spare, capacity = _spare(step), step.training.cluster.device.memory_bytes
+    return spare is not None and capacity is not None and 0 <= spare < ROOM * capacity
 
 
 def _too_large(step: Step) -> str:
@@ -107,7 +121,7 @@ def _against(step: Step, label: str, chosen: Step) -> str:
         if (mine - its) * longer > 0 and abs(mine - its) > 0.05 * abs(step.step_seconds - chosen.step_seconds):
             parts.append(f"{format_seconds(mine)} {what} instead of {format_seconds(its)}")
     sent, before = (sum(one.sent_bytes.values()) for one in (step, chosen))
-    if sent != before:
+    if _size(sent) != _size(before):
         many, few = len(step.collectives), len(chosen.collectives)
         counts = f", in {many} collectives instead of {few}" if many != few else ""
         parts.append(f"sends {_size(sent)} instead of {_size(before)}{counts}")
@@ -120,11 +134,13 @@ def _advice(
     if chosen is None or fastest is None:
         return _none_fits(steps)
     label, step = steps[chosen]
-    found = [f"choose {label}: of those that fit, it shards least ({verdicts[chosen].sharded})"]
+    found = [f"choose {label}: of those that fit and are about as fast, it shards least ({verdicts[chosen].sharded})"]
     if verdicts[chosen].sharded == "nothing":
         found = [f"choose {label}: it fits, so that nothing has to be sharded"]
     if verdicts[chosen].fits is None:
         found = [f"{label} shards least; whether it fits is not known, since the device's memory is not"]
+    if _barely(step):
+        found.append(f"{label} leaves {_size(_spare(step) or 0)}, which context and workspaces may need")
     other, faster = steps[fastest]
     if faster.step_seconds < step.step_seconds * (1 - _ALIKE):
         gain = format_ratio(1 - faster.step_seconds / step.step_seconds, 3)
@@ -137,8 +153,9 @@ def _none_fits(steps: Sequence[tuple[str, Step]]) -> list[str]:
     label, step = min(steps, key=lambda one: one[1].peak_bytes)
     item = max(step.memory, key=lambda name: step.memory[name])
     lacks = _size(-(_spare(step) or 0))
+    smaller = ", or a smaller micro_batch" if step.training.micro_batch > 1 else ""
     remedies = {
-        ACTIVATIONS: "take a smaller micro_batch, or more recomputation",
+        ACTIVATIONS: f"take recomputation: full{smaller}",
         PARAMETERS: "take more ranks, or zero3 with offload_param",
         OPTIMIZER: "take more ranks, or DeepSpeed's offload_optimizer",
     }

@@ -117,7 +117,8 @@ def choices(draw: st.DrawFn, strategy: Strategy, training: Training) -> Mapping[
     given = {name: draw(st.sampled_from(values)) for name, values in VALUES[strategy.name].items()}
     world = training.cluster
     while problems := strategy.problems(training, resolve_strategy_options(strategy, given)):
-        given = {name: value for name, value in given.items() if name not in {p.place for p in problems}}
+        wrong = {problem.place for problem in problems}
+        given = {name: value for name, value in given.items() if name not in wrong} if wrong & set(given) else {}
     if "servers" in given and not placement_of(world).flat:
         given["servers"] = "co_located"
     if "shard_size" in given and world.world_size % (given["shard_size"] or 1):

@@ -32,25 +32,41 @@ def _stages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_shards_least_of_those_that_fit_is_chosen() -> None:
-    found = compare([made("three", 30, 9.0), made("plain", 130, 7.0), made("one", 101, 7.5), made("two", 100, 8.0)])
+    found = compare([made("three", 30, 9.0), made("plain", 130, 7.0), made("one", 101, 7.5), made("two", 95, 8.0)])
     assert found.chosen == 3
-    assert found.advice == ("choose two: of those that fit, it shards least (gradients)",)
+    assert found.advice == ("choose two: of those that fit and are about as fast, it shards least (gradients)",)
     assert [one.fits for one in found.verdicts] == [True, False, False, True]
-    assert [one.spare_bytes for one in found.verdicts] == [70, -30, -1, 0]
+    assert [one.spare_bytes for one in found.verdicts] == [70, -30, -1, 5]
     assert found.verdicts[1].reason == "does not fit, by 30 B; the largest item: optimizer states, 120 B"
     assert found.verdicts[0].reason.startswith("12.5% longer than two: ")
     assert found.verdicts[3].reason == "fits, and shards least"
 
 
 def test_a_faster_one_that_shards_more_is_told() -> None:
-    found = compare([made("plain", 50, 10.0), made("one", 20, 9.0)])
+    found = compare([made("plain", 50, 9.9), made("one", 20, 9.0)])
     assert (found.chosen, found.fastest) == (0, 1)
     assert found.advice[0] == "choose plain: it fits, so that nothing has to be sharded"
-    assert found.advice[1] == "one is the fastest that fits, 10% shorter, and shards optimizer states"
+    assert found.advice[1] == "one is the fastest that fits, 9.09% shorter, and shards optimizer states"
+
+
+def test_one_that_is_much_slower_is_not_chosen_for_its_simplicity() -> None:
+    found = compare([made("plain", 50, 10.0), made("one", 20, 9.0), made("two", 20, 9.5)])
+    assert (found.chosen, found.fastest) == (1, 1)
+    assert found.advice == ("choose one: of those that fit and are about as fast, it shards least (optimizer states)",)
+
+
+def test_one_that_barely_fits_is_chosen_only_where_no_other_does() -> None:
+    """Four of a hundred bytes left are less than 5 %."""
+    found = compare([made("plain", 96, 9.0), made("one", 20, 9.5)])
+    assert found.chosen == 1
+    assert found.verdicts[0].reason.startswith("barely fits: what is not included needs more; 5.26% shorter than one")
+    (first, second) = compare([made("plain", 96, 9.0), made("one", 120, 9.5)]).advice
+    assert first == "choose plain: it fits, so that nothing has to be sharded"
+    assert second == "plain leaves 4 B, which context and workspaces may need"
 
 
 def test_of_two_that_shard_as_much_the_faster_is_chosen() -> None:
-    found = compare([made("one", 50, 10.0), made("one", 60, 9.0)])
+    found = compare([made("one", 50, 10.0), made("one", 60, 9.5)])
     assert found.chosen == 1
     assert found.verdicts[1].reason == "fits, and shards least; the fastest that does"
 

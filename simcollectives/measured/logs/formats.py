@@ -13,10 +13,9 @@ from simcollectives.measured.logs.nccl_json import read_nccl_json
 from simcollectives.measured.logs.nccl_text import looks_like_nccl_text, read_nccl_text
 from simcollectives.measured.logs.osu_text import looks_like_osu_text, read_osu_text
 from simcollectives.measured.logs.rccl_csv import looks_like_rccl_csv, read_rccl_csv
-from simcollectives.measured.logs.streams import HEAD, Source
+from simcollectives.measured.logs.streams import Source
 from simcollectives.measured.logs.sweeps import sweeps_of, with_dropped
 from simcollectives.measured.logs.types import LogSweep, MeasuredStep, ReadLog, Table, Tally
-from simcollectives.measured.logs.world_size import ASKED
 from simcollectives.metrics import COLLECTIVES
 
 Found = tuple[list[Table], tuple[MeasuredStep, ...]]
@@ -153,6 +152,3 @@ def _read_project_csv(path: Path) -> ReadLog:
     lines = sum(len(sweep.message_bytes) for sweep in found)
     sweeps = tuple(LogSweep(sweep, 0, *said) for sweep in found)
     return ReadLog(str(path), PROJECT_CSV.name, lines, sweeps, (), (), tuple(t for s in found for t in s.dropped))
-
-
-__all__ = ["ASKED", "FORMATS", "HEAD", "Format", "detect", "read_log"]

@@ -16,6 +16,7 @@ from simcollectives.measured.logs.nccl_row import (
     Layout,
     ParsedRow,
     begins_row,
+    count_numbers,
     goes_on,
     layout_of,
     parse_row,
@@ -27,10 +28,10 @@ from simcollectives.measured.logs.types import MAX_SAMPLES, MAX_TABLES, DeviceLi
 MAX_RANKS = 1 << 20
 
 _DEVICE = re.compile(
-    r"#\s+Rank\s+([0-9]{1,7})\s+(?:Group\s+([0-9]{1,7})\s+)?(?:Pid\s+([0-9]{1,9})\s+)?on\s+(\S+)\s+device\s+[0-9]+"
+    r"(?:^|[#\s>])Rank\s+([0-9]{1,7})\s+(?:Group\s+([0-9]{1,7})\s+)?(?:Pid\s+([0-9]{1,9})\s+)?on\s+(\S+)\s+device\s+[0-9]+"
     r"(?:\s+\[[^\]]*\]?)?\s*(.*)"
 )
-_PARAMETERS = re.compile(r"#\s*nThread\s+([0-9]+)\s+nGpus\s+([0-9]+)\b(.*)")
+_PARAMETERS = re.compile(r"(?:^|[#\s>])nThread\s+([0-9]+)\s+nGpus\s+([0-9]+)\b(.*)")
 _STARTING = re.compile(r"#\s*Collective test starting:\s*(\w+)")
 _FIRST_LINE = re.compile(r"#\s*(?:nccl-tests version|Collective test starting:|NCCL Tests compiled)")
 _PROGRAM = re.compile(
@@ -288,7 +289,7 @@ def _take_rest(reader: _Reader, number: int, body: str) -> None:
         return
     if _UNKNOWN_ROW.match(body):
         reader.tally.skip("a row whose element type is not known", number)
-    elif goes_on(body) and len(body.split()) >= _ORPHAN_NUMBERS:
+    elif count_numbers(body) >= _ORPHAN_NUMBERS:
         reader.tally.skip("numbers that belong to no row", number)
     elif _ELLIPSIS.fullmatch(body):
         reader.tally.warn(f"rows were taken out of the log by hand (line {number})")

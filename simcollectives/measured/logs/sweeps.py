@@ -14,6 +14,7 @@ from simcollectives.measured.sweep import PLACES, MeasuredSweep
 
 LAUNCH_ONLY = "a table of cputime: what the launches took, not the collectives"
 _PER_RANK = ("all_gather", "all_to_all")
+_PLACE_WORDS = {"out": "out of place", "in": "in place"}
 _MOSTLY = 0.5
 
 
@@ -59,7 +60,7 @@ def _name(source: Path) -> str:
     """
     stem = source.name
     for _ in range(2):
-        stem = re.sub(r"\.(gz|log|txt|out|json|jsonl|csv|pt|trace)$", "", stem)
+        stem = re.sub(r"\.(gz|log|txt|out|md|markdown|json|jsonl|csv|pt|trace)$", "", stem)
     return re.sub(r"[^\w.\-]+", "_", stem).strip("_.") or "log"
 
 
@@ -154,7 +155,7 @@ def _sweeps(table: Table, settled: Settled, name: str, source: Path, tally: Tall
             if here:
                 sweep = _sweep(table, settled, own, source, here)
                 for text in checks.slow_points(sweep.message_bytes, sweep.seconds):
-                    tally.warn(f"{own} ({place} of place): {text}")
+                    tally.warn(f"{own} ({_PLACE_WORDS[place]}): {text}")
                 found.append(_log_sweep(table, settled, kind, sweep))
     if table.failed_rows:
         tally.warn(f"line {table.line}: the test counted {table.failed_rows} results out of bounds")
