@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from simcollectives.cli import main
+from tests.conftest import Done
 
 CONFIGS = Path(__file__).parent / "data" / "configs"
-
-
-@dataclass
-class Done:
-    """What a command came to."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """Run the command line in a folder of its own, within this process."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["simcollectives", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return Done(int(stop.value.code or 0), captured.out, captured.err)
-
-    return run
 
 
 SMALL = ("--cluster", "dgx-h100", "--model", "gpt2", "--micro-batch", "1", "--sequence", "128")

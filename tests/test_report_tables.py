@@ -332,9 +332,7 @@ def test_a_measurement_without_source_ends_without_a_mark(results: dict[str, Sce
     assert stream.getvalue().endswith("error: |predicted / measured - 1|\n")
 
 
-@pytest.mark.parametrize(
-    "command", [*(["list", what] for what in ("algorithms", "machines", "models")), ["run", "SCENARIO"]]
-)
+@pytest.mark.parametrize("command", [["list", "algorithms"], ["run", "SCENARIO"]])
 def test_a_reader_that_has_gone_is_no_failure(command: list[str], tmp_path: Path) -> None:
     scenario = tmp_path / "one.yaml"
     scenario.write_text(ONE, encoding="utf-8")

@@ -106,7 +106,8 @@ def check_order(timeline: StepTimeline, begin: Mapping[int, float]) -> None:
             assert span.start == max([begin.get(rank, 0.0), *waits])
             assert span.start <= span.begins <= span.end
             if operation.call is None:
-                assert span.end - span.start == pytest.approx(operation.seconds, rel=1e-9, abs=1e-12)
+                near = EXACT * max(span.end, 1.0)  # late in a long step a clock has fewer digits for what is short
+                assert span.end - span.start == pytest.approx(operation.seconds, rel=1e-9, abs=near)
             last |= {("stream", operation.stream): span.end}
             if operation.call is not None:
                 last["group", operation.call.group] = span.end
@@ -146,7 +147,8 @@ def test_memory_is_never_negative_and_ends_where_it_began(strategy: Strategy, da
             for item, size in items:
                 allocated[item] += sign * size
     assert not any(allocated.values())
-    assert sum(standing.values()) > 0
+    # Parameters that are offloaded do not stand on the device.
+    assert sum(standing.values()) > 0 or step.options.get("offload_param", "none") != "none"
 
 
 def check_peak(step: Step) -> None:

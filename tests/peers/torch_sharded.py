@@ -21,6 +21,7 @@ def main(rank: int, folder: Path) -> None:
     import torch.distributed as dist
     from torch import nn
 
+    torch.set_num_threads(1)  # a small network: more threads of several processes only wait for each other
     given = np.load(folder / "plan.npz")
     shards = given["shards"].tolist()
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=len(shards))

@@ -19,6 +19,7 @@ from simcollectives.errors import InputError
 from simcollectives.report import Result
 from simcollectives.scenario import ScenarioResult, Standing, load_scenario, run_scenario
 from simcollectives.scenario.training.evaluation import TRAINING_ROW_KEYS
+from tests.conftest import Done
 from tests.scenario.training_texts import BOTH, FLAT, NODES, UNIFORM, training
 
 Runner = Callable[..., ScenarioResult]
@@ -314,18 +315,13 @@ def test_a_timeline_is_drawn_of_a_step_that_is_no_row(held: Result) -> None:
     assert 99 not in [row["sequence"] for row in held.rows]
 
 
-def call(folder: Path, *arguments: str, module: str = "simcollectives.cli") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
-
-
 def reject(name: str) -> None:
     raise AssertionError(f"{name} is no JSON")
 
 
-def test_the_command_line_writes_everything(tmp_path: Path) -> None:
+def test_the_command_line_writes_everything(tmp_path: Path, call: Callable[..., Done]) -> None:
     (tmp_path / "step.yaml").write_text(training(UNIFORM, "expect: [{step_seconds: {}, at_least: 1 us}]"))
-    done = call(tmp_path, "run", "step.yaml", "-o", "out", "--json")
+    done = call("run", "step.yaml", "-o", "out", "--json")
     assert done.returncode == 0, done.stderr
     (scenario,) = json.loads(done.stdout, parse_constant=reject)["scenarios"]
     assert (len(scenario["rows"]), scenario["checks"][0]["passed"]) == (1, True)
@@ -343,11 +339,11 @@ def test_the_command_line_writes_everything(tmp_path: Path) -> None:
     assert names == ["allreduce"] * scenario["rows"][0]["collective_count"]
 
 
-def test_exit_codes(tmp_path: Path) -> None:
+def test_exit_codes(tmp_path: Path, call: Callable[..., Done]) -> None:
     (tmp_path / "wrong.yaml").write_text(training(UNIFORM, "expect: [{step_seconds: {}, at_least: 1 s}]"))
     (tmp_path / "bad.yaml").write_text(training(UNIFORM.replace("ddp", "dpp")))
-    assert call(tmp_path, "check", "wrong.yaml").returncode == 1
-    bad = call(tmp_path, "check", "bad.yaml", "wrong.yaml")
+    assert call("check", "wrong.yaml").returncode == 1
+    bad = call("check", "bad.yaml", "wrong.yaml")
     assert bad.returncode == 2
     assert 'did you mean "ddp"?' in bad.stderr
     assert "Traceback" not in bad.stderr
@@ -357,7 +353,8 @@ def test_the_plugin_collects_expectations(tmp_path: Path) -> None:
     expect = "expect: [{step_seconds: {}, at_least: 1 us}, {step_seconds: {}, at_least: 1 s, because: it is not}]"
     (tmp_path / "steps.yaml").write_text(training(UNIFORM, expect))
     (tmp_path / "misspelt.yaml").write_text(training(UNIFORM, expect.replace("expect", "expects")))
-    done = call(tmp_path, "--simcollectives", "-q", "-p", "no:cacheprovider", ".", module="pytest")
+    command = [sys.executable, "-m", "pytest", "--simcollectives", "-q", "-p", "no:cacheprovider", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 1
     assert "2 failed, 1 passed" in done.stdout
     assert "it is not" in done.stdout
