@@ -35,7 +35,7 @@ def drawn_step(data: st.DataObject, strategy: Strategy, **wanted: bool) -> Step:
 
 
 @every_strategy
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data())
 def test_a_step_has_its_parts_its_order_and_its_peak(strategy: Strategy, data: st.DataObject) -> None:
     step = drawn_step(data, strategy)
@@ -131,7 +131,7 @@ def check_groups(timeline: StepTimeline) -> None:
 
 
 @every_strategy
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data())
 def test_memory_is_never_negative_and_ends_where_it_began(strategy: Strategy, data: st.DataObject) -> None:
     step = drawn_step(data, strategy, steady=True)
@@ -173,7 +173,7 @@ def check_peak(step: Step) -> None:
 
 
 @every_strategy
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data())
 def test_one_rank_stands_for_all(strategy: Strategy, data: st.DataObject) -> None:
     training, given = drawn(data, strategy, slow=False)
@@ -194,7 +194,7 @@ def times(spans: Mapping[int, Span]) -> list[tuple[float, float, float]]:
 
 
 @every_strategy
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data(), st.floats(1.0, 4.0))
 def test_a_slower_rank_never_shortens_the_step(strategy: Strategy, data: st.DataObject, factor: float) -> None:
     training, options = drawn(data, strategy)
@@ -253,7 +253,7 @@ def ten_times(operations: Sequence[Any]) -> Program:
 
 
 @every_strategy
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data(), st.floats(1.0, 1000.0))
 def test_more_bandwidth_never_lengthens_a_step(strategy: Strategy, data: st.DataObject, factor: float) -> None:
     """With one group nothing is shared: shorter collectives let everything start earlier. With several, bytes stay."""
