@@ -417,6 +417,21 @@ def check_rows(run: Run, one_port: bool) -> None:
         assert all(end <= start * (1 + 1e-12) for (_, end), (start, _) in pairwise(spans))
 
 
+def test_a_tree_whose_root_may_send_again_before_it_was_received_has_no_form() -> None:
+    """Both sends of the root are asked for at once; one after another they take about twice as long."""
+    (tree,) = (
+        variant
+        for variant in VARIANTS
+        if (variant.algorithm.collective, variant.name) == ("broadcast", "tree")
+        and dict(variant.options).get("root") == 0
+    )
+    job = job_of(tree, Cluster.flat(3, Link(1e-4, 1e6)), 1)
+    model = LogGP(gap=0.0, protocol="rendezvous", threshold=0, order="event")
+    assert variant_closed_form(job, model) is None
+    assert variant_closed_form(job, LogGP(gap=0.0, protocol="rendezvous", threshold=0)) is not None
+    check_form(job, model)
+
+
 @settings(max_examples=100)
 @given(
     data=st.data(), variant=st.sampled_from(VARIANTS), shape=st.sampled_from(SHAPES), intra=LINKS, inter=LINKS,

@@ -54,6 +54,9 @@ def _loggp(job: Job, model: LogGP) -> Parts | None:
     link, form = job.cluster.uniform_link, job.algorithm.loggp
     if link is None or form is None:
         return None
+    if model.order == "event" and model.is_rendezvous(job.layout.floor * job.itemsize):
+        # A second send need not wait until the first has been received.
+        return None
     split = form(job.cluster.world_size, job.layout, job.options, _costs(job, link, model))
     return None if split is None else _parts({job.cluster.levels[0].name: split})
 
