@@ -70,8 +70,7 @@ def draw_memory(axes: "Axes", step: Step) -> None:
     low = np.zeros(len(times))
     colours = memory_colours(names)
     for name, row in zip(names, sizes, strict=True):
-        at_peak = step.memory.get(name, 0) if name != OTHERS else step.peak_bytes - _named(step, names)
-        label = plain(f"{name}, {format_bytes(at_peak, 3, family='binary')} at the peak")
+        label = plain(_label(step, name, names))
         axes.fill_between(times, low, low + row, step="post", color=colours[name], linewidth=0, label=label)
         low = low + row
     capacity = step.training.cluster.device.memory_bytes
@@ -122,8 +121,13 @@ def memory_colours(names: Sequence[str]) -> dict[str, str]:
     return {name: GREY if name == OTHERS else usual[name] if name in usual else next(free) for name in names}
 
 
-def _named(step: Step, names: Sequence[str]) -> int:
-    return sum(step.memory.get(name, 0) for name in names)
+def _label(step: Step, name: str, names: Sequence[str]) -> str:
+    """An item and its size at the peak; of those that are drawn as one, their names too, the largest first."""
+    if name != OTHERS:
+        return f"{name}, {format_bytes(step.memory.get(name, 0), 3, family='binary')} at the peak"
+    rest = {item: size for item, size in step.memory.items() if item not in names and size}
+    which = f" ({', '.join(sorted(rest, key=lambda item: -rest[item]))})" if rest else ""
+    return f"{OTHERS}, {format_bytes(sum(rest.values()), 3, family='binary')} at the peak{which}"
 
 
 def _device(step: Step) -> str:
