@@ -116,13 +116,18 @@ def _uses(training: Training) -> Counter[str]:
     return Counter(p.name for layer in training.model.layers for module in layer.modules for p in module.parameters)
 
 
+def is_recomputed(training: Training, layer: Layer) -> bool:
+    """Whether a layer's modules run forward again in the backward pass, and not the attention alone."""
+    return any(module.parameters and training.seconds[module.name].recompute for module in layer.modules)
+
+
 def _recompute(builder: Builder, training: Training, layer: Layer, held: LayerBytes, hooks: Hooks) -> None:
     again = {module.name: training.seconds[module.name].recompute for module in layer.modules}
     working: list[Item] = [(WORKING, held.working)] if held.working else []
     if not any(again.values()) and working:
         builder.compute(f"{layer.name} recompute", 0.0, allocates=working)
         return
-    whole = any(module.parameters and again[module.name] for module in layer.modules)
+    whole = is_recomputed(training, layer)
     for module in layer.modules:
         if whole:
             hooks.before_again(module)
