@@ -13,11 +13,11 @@ from math import prod
 from simcollectives.engines.job import DTYPES
 from simcollectives.errors import InputError, Problem
 from simcollectives.training.model import Layer, Model, Parameter
-from simcollectives.training.passes import GRADIENTS, PARAMETERS, stand_buffers
+from simcollectives.training.passes import GRADIENTS, PARAMETERS, optimizer_on, stand_buffers
 from simcollectives.training.pricing import WORLD
 from simcollectives.training.program import Builder, Call
 from simcollectives.training.setup import Training
-from simcollectives.training.sharding import optimizer_on_shard, padded, stand_optimizer_shard
+from simcollectives.training.sharding import padded, stand_optimizer_shard
 from simcollectives.training.strategies.types import Options
 
 ROOT = "root"
@@ -227,7 +227,7 @@ def optimizer_on_units(
         by_dtype[dtypes[name].own] += count
     for dtype, count in by_dtype.items():
         frees = [(GRADIENTS, DTYPES[dtype] * count)]
-        optimizer_on_shard(builder, training, count, parameter_dtype=dtype, gradient_dtype=dtype, frees=frees)
+        optimizer_on(builder, training, [(count, dtype, dtype)], frees=frees)
 
 
 def unit_warnings(training: Training, options: Options) -> list[str]:

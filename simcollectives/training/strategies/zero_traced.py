@@ -20,6 +20,7 @@ from simcollectives.training.passes import (
     Hooks,
     backward,
     forward,
+    optimizer_on,
     stand_buffers,
 )
 from simcollectives.training.pricing import WORLD
@@ -27,7 +28,6 @@ from simcollectives.training.program import COMPUTE, Builder, Call, Program
 from simcollectives.training.setup import Training
 from simcollectives.training.sharding import (
     UNSHARDED_GRADIENTS,
-    optimizer_on_shard,
     padded,
     stand_optimizer_shard,
 )
@@ -179,9 +179,7 @@ def _step(builder: Builder, training: Training, options: Options, dtypes: Dtypes
         training = replace(training, optimizer=replace(training.optimizer, gradient_copy=False))
         gradient_dtype = "float32"
     for elements in here:
-        end = optimizer_on_shard(
-            builder, training, elements, parameter_dtype=dtypes.model, gradient_dtype=gradient_dtype
-        )
+        end = optimizer_on(builder, training, [(elements, dtypes.model, gradient_dtype)])
         if host is not None and parameters != "none":
             size = elements * dtypes.model_bytes
             copy_to_host(builder, host, "updated parameters", size, stream=COMPUTE, after=[end], blocks=True)
