@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from simcollectives.engines.job import DTYPES
 from simcollectives.training.passes import Hooks
-from simcollectives.training.program import COMPUTE, Builder, Item
+from simcollectives.training.program import Builder, Item
 from simcollectives.training.setup import Training
 from simcollectives.training.sharding import UNSHARDED, padded
 from simcollectives.training.strategies.fsdp1_reduction import FlatReduction
@@ -101,8 +101,7 @@ class Fsdp1Step:
 
     def begin_forward(self, *, forward_order_known: bool) -> None:
         """All-gathers wait for the optimizer, and the root is gathered."""
-        before = [self.builder.last[COMPUTE]] if COMPUTE in self.builder.last else []
-        self.waits = {PRE_UNSHARD: list(before), UNSHARD: list(before)}
+        self.waits = {PRE_UNSHARD: self.builder.latest(), UNSHARD: self.builder.latest()}
         self.forward_order_known = forward_order_known
         self.ahead = set()
         self._pre_forward(self.units.root)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from simcollectives.engines.job import DTYPES
 from simcollectives.training.passes import Hooks
-from simcollectives.training.program import COMPUTE, Builder, Call, Item
+from simcollectives.training.program import Builder, Call, Item
 from simcollectives.training.setup import Training
 from simcollectives.training.sharding import GATHER_BUFFERS, UNSHARDED, UNSHARDED_GRADIENTS
 from simcollectives.training.strategies.fsdp_reduction import Reduction
@@ -74,7 +74,7 @@ class Fsdp2Step:
 
     def begin_forward(self) -> None:
         """All-gathers wait for the optimizer, and the root is gathered."""
-        self.waits += [self.builder.last[COMPUTE]] if COMPUTE in self.builder.last else []
+        self.waits += self.builder.latest()
         self.deferred = None
         self._pre_forward(self.units.root)
 

@@ -209,8 +209,7 @@ class Parameters:
 
     def _issued(self, after: list[int]) -> list[int]:
         """What a collective waits for that is issued from the gathering stream."""
-        last = self.builder.last.get(self.stream)
-        return after if last is None else [*after, last]
+        return [*after, *self.builder.latest(self.stream)]
 
     def _make_room(self, elements: int) -> list[int]:
         """Return the release that a gather of some elements waits for, if any."""
