@@ -44,7 +44,7 @@ from simcollectives.training.strategies.megatron_buffers import (
     cut_buffer,
     default_bucket_size,
 )
-from simcollectives.training.strategies.types import SHARDED, Options, Strategy, element_limit, flag
+from simcollectives.training.strategies.types import SHARDED, Options, Strategy, element_count, flag
 
 SHARD, REPLICATE = "shard", "replicate"
 SIDE_STREAM = "communication"
@@ -288,7 +288,7 @@ def warnings(training: Training, options: Options) -> tuple[str, ...]:
 
 
 def _bucket_size(value: Any) -> int | None:
-    return None if value is None else element_limit(value)
+    return None if value is None else element_count(value, least=1, most=(1 << 62) - 1)
 
 
 STRATEGY = Strategy(
