@@ -93,7 +93,7 @@ def _barely(step: Step) -> bool:
 
 def _too_large(step: Step) -> str:
     item = max(step.memory, key=lambda name: step.memory[name])
-    lacks = format_bytes(-(_spare(step) or 0), family="decimal")
+    lacks = _size(-(_spare(step) or 0))
     return f"does not fit, by {lacks}; the largest item: {item}, {_size(step.memory[item])}"
 
 

@@ -23,9 +23,11 @@ from fractions import Fraction
 from simcollectives.cluster.rank_order import as_whole
 from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.training.model import Model
+from simcollectives.training.offload import offloads
 from simcollectives.training.passes import GRADIENT_COPY, GRADIENTS, OPTIMIZER, PARAMETERS
 from simcollectives.training.sharding import UNSHARDED, UNSHARDED_GRADIENTS
 from simcollectives.training.step import Step
+from simcollectives.training.strategies.zero_options import uses_deepspeed
 from simcollectives.units import format_bytes
 
 BUFFER_FACTOR = 1.5
@@ -130,10 +132,10 @@ def _problems(**numbers: int) -> list[Problem]:
 def estimate_of(step: Step) -> Estimate | None:
     """Return what DeepSpeed estimates for the model and cluster of a step, None where it has no estimator for it."""
     options, training = step.options, step.training
-    if options.get("implementation") != "deepspeed" or step.strategy not in ("zero2", "zero3"):
+    if step.strategy not in ("zero2", "zero3") or not uses_deepspeed(options):
         return None
     elements, cluster = training.model.elements, training.cluster
-    optimizer, parameters = (options.get(name, "none") != "none" for name in ("offload_optimizer", "offload_param"))
+    optimizer, parameters = (place != "none" for place in offloads(options))
     if step.strategy == "zero2":
         return zero2_estimate(elements, cluster.gpus_per_node, cluster.nodes, offload_optimizer=optimizer)
     return zero3_estimate(

@@ -107,6 +107,11 @@ class Model:
         return tuple(by_name[name] for name in self.registration)
 
     @cached_property
+    def place(self) -> dict[str, int]:
+        """Places of parameters in registration order, by their names."""
+        return {name: index for index, name in enumerate(self.registration)}
+
+    @cached_property
     def has_sequence(self) -> bool:
         """Whether anything is computed for every token of a sequence: not in a model of images."""
         modules = [module for layer in self.layers for module in layer.modules if module.positions is None]

@@ -119,7 +119,7 @@ def copy_to_host(
     blocks: bool = False,
 ) -> int:
     """Copy bytes from the device to the host; with ``blocks`` the host waits in any case."""
-    return _copied(builder, host, f"{name} to the host", size, stream, after, ((), frees), blocks=blocks)
+    return _copied(builder, host, f"{name} to the host", size, stream, after, frees, blocks=blocks)
 
 
 def copy_to_device(
@@ -130,11 +130,10 @@ def copy_to_device(
     *,
     stream: str,
     after: Iterable[int] = (),
-    allocates: Iterable[Item] = (),
     blocks: bool = False,
 ) -> int:
     """Copy bytes from the host to the device; with ``blocks`` the host waits in any case."""
-    return _copied(builder, host, f"{name} to the device", size, stream, after, (allocates, ()), blocks=blocks)
+    return _copied(builder, host, f"{name} to the device", size, stream, after, (), blocks=blocks)
 
 
 def _copied(
@@ -144,13 +143,12 @@ def _copied(
     size: int,
     stream: str,
     after: Iterable[int],
-    items: tuple[Iterable[Item], Iterable[Item]],
+    frees: Iterable[Item],
     *,
     blocks: bool,
 ) -> int:
     """The host waits for what is not pinned, too."""
-    seconds = size / host.link
-    end = builder.copy(name, seconds, stream=stream, after=after, allocates=items[0], frees=items[1])
+    end = builder.copy(name, size / host.link, stream=stream, after=after, frees=frees)
     return builder.host(f"wait for {name}", after=[end]) if blocks or not host.pinned else end
 
 

@@ -1,7 +1,7 @@
 """The forward and backward pass that all strategies share: kernels by module, activations by layer, gradients."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from simcollectives.engines.job import DTYPES
@@ -116,13 +116,18 @@ def _uses(training: Training) -> Counter[str]:
     return Counter(p.name for layer in training.model.layers for module in layer.modules for p in module.parameters)
 
 
+def is_recomputed(training: Training, layer: Layer) -> bool:
+    """Whether a layer's modules run forward again in the backward pass, and not the attention alone."""
+    return any(module.parameters and training.seconds[module.name].recompute for module in layer.modules)
+
+
 def _recompute(builder: Builder, training: Training, layer: Layer, held: LayerBytes, hooks: Hooks) -> None:
     again = {module.name: training.seconds[module.name].recompute for module in layer.modules}
     working: list[Item] = [(WORKING, held.working)] if held.working else []
     if not any(again.values()) and working:
         builder.compute(f"{layer.name} recompute", 0.0, allocates=working)
         return
-    whole = any(module.parameters and again[module.name] for module in layer.modules)
+    whole = is_recomputed(training, layer)
     for module in layer.modules:
         if whole:
             hooks.before_again(module)
@@ -159,16 +164,31 @@ def optimizer_step(
     builder: Builder, training: Training, after: Iterable[int] = (), *, frees_gradients: bool = True
 ) -> int:
     """Issue the optimizer on the whole model, after which gradients are freed unless something else holds them."""
+    parts = [(p.elements, training.parameter_dtype(p), training.gradient_dtype(p)) for p in training.model.parameters]
+    frees = [(GRADIENTS, training.all_gradient_bytes)] if frees_gradients else []
+    return optimizer_on(builder, training, parts, after=after, frees=frees)
+
+
+def optimizer_on(
+    builder: Builder,
+    training: Training,
+    parts: Sequence[tuple[int, str, str]],
+    *,
+    after: Iterable[int] = (),
+    frees: Iterable[Item] = (),
+) -> int:
+    """Issue the optimizer on ``parts``: elements, and the dtypes of parameters and of gradients.
+
+    ``frees`` what is not needed once it is done.
+    """
     builder.phase = "optimizer"
-    moved = 0
-    for parameter in training.model.parameters:
-        sizes = DTYPES[training.parameter_dtype(parameter)], DTYPES[training.gradient_dtype(parameter)]
-        moved += parameter.elements * training.optimizer.moved_bytes(*sizes)
+    optimizer = training.optimizer
+    moved = sum(elements * optimizer.moved_bytes(DTYPES[own], DTYPES[gradient]) for elements, own, gradient in parts)
     copies: list[Item] = []
-    if training.optimizer.gradient_copy:
-        copies = [(GRADIENT_COPY, 4 * training.model.elements)]
-    frees = [*copies, (GRADIENTS, training.all_gradient_bytes)] if frees_gradients else copies
-    return builder.compute("optimizer", training.memory_seconds(moved), after=after, allocates=copies, frees=frees)
+    if optimizer.gradient_copy:
+        copies = [(GRADIENT_COPY, 4 * sum(elements for elements, _, _ in parts))]
+    seconds = training.memory_seconds(moved)
+    return builder.compute("optimizer", seconds, after=after, allocates=copies, frees=[*copies, *frees])
 
 
 def ready_order(training: Training) -> list[Parameter]:

@@ -129,6 +129,10 @@ class Builder:
         """Let the host wait, and work for some seconds."""
         return self._issue(HOST, name, "host", seconds, None, after, (), ())
 
+    def latest(self, stream: str = COMPUTE) -> list[int]:
+        """What was issued last on a stream, if anything: what comes after it comes after all before it."""
+        return [self.last[stream]] if stream in self.last else []
+
     def stand(self, item: str, size: int) -> None:
         """Note what is in memory all the time."""
         self.standing.append((item, size))

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from simcollectives.cluster.network import FloatArray
 from simcollectives.engines.conditions import Jitter, kernel_factors
 from simcollectives.errors import InputError, Problem
 from simcollectives.training.pricing import Choice, Pricer
@@ -135,51 +136,60 @@ def _play(program: Program, training: Training, pricer: Pricer) -> StepTimeline:
     """
     if training.jitter is not None and training.jitter.spread > 0:
         return _play_jittered(program, training, training.jitter, pricer)
-    programs = _programs(program, training)
-    timeline = play(programs, pricer)
-    slower = [rank for rank in programs if training.slow.get(rank, 1.0) > training.slow.get(0, 1.0)]
+    ranks = _ranks_to_play(program, training)
+    kernels, others = _kernels_and_others(program)
+    factors = {rank: training.slow[rank] for rank in ranks if training.slow.get(rank, 1.0) != 1}
+    seconds = {rank: (kernels * factor + others).tolist() for rank, factor in factors.items()}
+    programs = dict.fromkeys(ranks, program)
+    timeline = play(programs, pricer, seconds=seconds)
+    slower = [rank for rank in ranks if training.slow.get(rank, 1.0) > training.slow.get(0, 1.0)]
     if not slower or training.iteration == 0:
         return timeline
     long = max(timeline.end_of(rank) for rank in slower)
-    held_up = play(programs, pricer, dict.fromkeys(slower, long))
+    held_up = play(programs, pricer, dict.fromkeys(slower, long), seconds)
     ahead = {rank: max(held_up.end_of(rank) - held_up.end_of(0), 0.0) for rank in slower}
-    return play(programs, pricer, ahead)
+    return play(programs, pricer, ahead, seconds)
 
 
 def _play_jittered(program: Program, training: Training, jitter: Jitter, pricer: Pricer) -> StepTimeline:
     """Play every rank. In the steady state ranks begin the step apart by as much as they ended one played before it."""
     _check_many(program, training)
+    kernels, others = _kernels_and_others(program)
     place = np.arange(len(program.operations), dtype=np.int64)
-    computes = np.array([operation.kind == "compute" for operation in program.operations])
-    base = np.array([operation.seconds for operation in program.operations])
+    programs = dict.fromkeys(range(training.world_size), program)
     starts: dict[int, float] = {}
     timeline = StepTimeline((), ())
     for step in (0,) if training.iteration == 0 else (1, 0):
         seconds = {}
-        for rank in range(training.world_size):
+        for rank in programs:
             factors = kernel_factors(jitter, training.seed, step, rank, place) * training.slow.get(rank, 1.0)
-            seconds[rank] = (base * np.where(computes, factors, 1.0)).tolist()
-        mine = (replace(one, seconds=own) for one, own in zip(program.operations, seconds[0], strict=True))
-        programs = {0: replace(program, operations=tuple(mine))} | dict.fromkeys(range(1, len(seconds)), program)
+            seconds[rank] = (kernels * factors + others).tolist()
         timeline = play(programs, pricer, starts, seconds)
         starts = {rank: timeline.end_of(rank) - timeline.end_of(0) for rank in programs}
     return timeline
 
 
-def _programs(program: Program, training: Training) -> dict[int, Program]:
-    """One program for rank 0, and for one rank of every other speed: those of one speed are alike.
+def _kernels_and_others(program: Program) -> tuple[FloatArray, FloatArray]:
+    """Seconds of the operations by place: of kernels, which may be slower on a rank, and of all others."""
+    seconds = np.array([operation.seconds for operation in program.operations])
+    computes = np.array([operation.kind == "compute" for operation in program.operations], dtype=bool)
+    return np.where(computes, seconds, 0.0), np.where(computes, 0.0, seconds)
+
+
+def _ranks_to_play(program: Program, training: Training) -> list[int]:
+    """Rank 0, and one rank of every other speed: those of one speed are alike.
 
     Where some are slower and collectives have groups, every rank is played: it matters who is in a group with whom.
     """
     if training.slow and any(call.group_size < training.world_size for call in program.calls):
         _check_many(program, training)
-        return {rank: _slower(program, training.slow.get(rank, 1.0)) for rank in range(training.world_size)}
+        return list(range(training.world_size))
     others = {training.slow.get(0, 1.0): 0}
     for rank, factor in sorted(training.slow.items()):
         others.setdefault(factor, rank)
     if len(training.slow) < training.world_size:
         others.setdefault(1.0, next(rank for rank in range(training.world_size) if rank not in training.slow))
-    return {rank: _slower(program, factor) for factor, rank in others.items()}
+    return list(others.values())
 
 
 def _check_many(program: Program, training: Training) -> None:
@@ -189,16 +199,6 @@ def _check_many(program: Program, training: Training) -> None:
         rule = f"{training.world_size} ranks of {len(program.operations)} operations are more than {MOST_OPERATIONS:,}"
         why = "where collectives have groups and some ranks are slower, each is played"
         raise InputError([Problem("slow", f"{rule}; {why}: take fewer nodes")])
-
-
-def _slower(program: Program, factor: float) -> Program:
-    if factor == 1:
-        return program
-    slowed = tuple(
-        replace(operation, seconds=operation.seconds * factor) if operation.kind == "compute" else operation
-        for operation in program.operations
-    )
-    return replace(program, operations=slowed)
 
 
 def _seconds(spans: tuple[Span, ...], end: float) -> dict[str, float]:

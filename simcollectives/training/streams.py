@@ -6,7 +6,7 @@ issued it. A group runs one collective at a time, in issue order; a collective b
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import simpy
@@ -85,7 +85,8 @@ class _Play:
             given = seconds.get(rank) or [operation.seconds for operation in program.operations]
             lasting = [sum(given[place] for place in places) for places in made.places]
             waits, count = list(made.waits), len(made.places)
-            lanes[rank] = _Lane(program, made, lasting, waits, [0.0] * count, recorded, [False] * count)
+            played = lasting_for(program, given) if recorded and rank in seconds else program
+            lanes[rank] = _Lane(played, made, lasting, waits, [0.0] * count, recorded, [False] * count)
         return lanes
 
     def run(self) -> StepTimeline:
@@ -189,6 +190,12 @@ class _Play:
             if lane.waits[other] == 0:
                 free.append((rank, other))
         self._release(free)
+
+
+def lasting_for(program: Program, seconds: Sequence[float]) -> Program:
+    """Return the program with other seconds, by place."""
+    pairs = zip(program.operations, seconds, strict=True)
+    return replace(program, operations=tuple(replace(operation, seconds=own) for operation, own in pairs))
 
 
 def play(

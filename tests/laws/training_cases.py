@@ -115,18 +115,11 @@ VALUES = {strategy.name: {o.name: _values(o) for o in strategy.options} for stra
 def choices(draw: st.DrawFn, strategy: Strategy, training: Training) -> Mapping[str, Any]:
     """Options of a strategy, as a person may give them; what does not run on the cluster is left out."""
     given = {name: draw(st.sampled_from(values)) for name, values in VALUES[strategy.name].items()}
-    world = training.cluster
     while problems := strategy.problems(training, resolve_strategy_options(strategy, given)):
         wrong = {problem.place for problem in problems}
         given = {name: value for name, value in given.items() if name not in wrong} if wrong & set(given) else {}
-    if "servers" in given and not placement_of(world).flat:
+    if "servers" in given and not placement_of(training.cluster).flat:
         given["servers"] = "co_located"
-    if "shard_size" in given and world.world_size % (given["shard_size"] or 1):
-        given["shard_size"] = None
-    if "reshard_after_forward" in given:
-        shards = (given["shard_size"] or world.gpus_per_node) if "shard_size" in given else world.world_size
-        ranks = given["reshard_after_forward"]
-        given["reshard_after_forward"] = ranks if isinstance(ranks, bool) or shards % (ranks or 1) == 0 else None
     return given
 
 

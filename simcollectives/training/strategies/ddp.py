@@ -204,7 +204,7 @@ def _tell_order(builder: Builder, training: Training, buckets: list[Bucket]) -> 
         ("sizes of buckets", len(buckets)),
     ):
         call = Call("broadcast", WORLD, training.world_size, elements, "int32")
-        end = builder.collective(name, call, after=[builder.last[COMPUTE]] if COMPUTE in builder.last else [])
+        end = builder.collective(name, call, after=builder.latest())
         builder.host(f"wait for {name}", after=[end])
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from simcollectives.algorithms.types import choice
 from simcollectives.errors import Problem
 from simcollectives.training.passes import backward, forward
-from simcollectives.training.program import COMPUTE, Builder, Program
+from simcollectives.training.program import Builder, Program
 from simcollectives.training.setup import Training
 from simcollectives.training.strategies.fsdp1_step import Fsdp1Step
 from simcollectives.training.strategies.fsdp_options import SHARD_SIZE, SHARED
@@ -75,8 +75,8 @@ def _write(training: Training, options: Options, free_events: int) -> tuple[Prog
         step.begin_forward(forward_order_known=training.iteration != 0 or micro_batch > 0)
         forward(builder, training, step.forward_hooks)
         step.end_forward()
-        if options["host_reads_loss"] and COMPUTE in builder.last:
-            builder.host("read the loss", after=[builder.last[COMPUTE]])
+        if options["host_reads_loss"] and (computed := builder.latest()):
+            builder.host("read the loss", after=computed)
         builder.phase = "backward"
         last = micro_batch == training.accumulation - 1
         step.begin_backward(synchronised=last or not options["no_sync"])

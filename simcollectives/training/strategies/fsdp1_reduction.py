@@ -4,33 +4,25 @@ As _post_backward_hook and _reduce_grad of torch/distributed/fsdp/_runtime_utils
 they are summed, by about the root of the ranks, and after it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from simcollectives.engines.job import DTYPES
 from simcollectives.training.passes import GRADIENTS
 from simcollectives.training.pricing import WORLD
-from simcollectives.training.program import COMPUTE, Builder, Call, Item
-from simcollectives.training.setup import Training
+from simcollectives.training.program import COMPUTE, Call, Item
 from simcollectives.training.sharding import SCATTER_BUFFERS, UNSHARDED_GRADIENTS
-from simcollectives.training.strategies.fsdp_reduction import REDUCED, division_factors
-from simcollectives.training.strategies.fsdp_units import Dtypes, Mesh, Unit
+from simcollectives.training.strategies.fsdp_reduction import REDUCED, Reduced, division_factors
+from simcollectives.training.strategies.fsdp_units import Unit
 
 POST_BACKWARD, BETWEEN = "post-backward", "all-reduce"
 
 
 @dataclass
-class FlatReduction:
+class FlatReduction(Reduced):
     """The gradients of one rank. ``kept`` are bytes of flat gradients that are not reduced yet, by unit."""
 
-    builder: Builder
-    training: Training
-    mesh: Mesh
-    dtypes: Mapping[str, Dtypes]
     sharded: bool
     kept: dict[str, int] = field(default_factory=dict)
-    summed: set[str] = field(default_factory=set)
-    ends: dict[str, int] = field(default_factory=dict)
 
     @property
     def raw_item(self) -> str:
@@ -57,12 +49,8 @@ class FlatReduction:
         else:
             self._all_reduce_whole(name, elements)
 
-    def _kernel(self, name: str, moved: int, stream: str, after: int, **items: list[Item]) -> int:
-        seconds = self.training.memory_seconds(moved)
-        return self.builder.compute(name, seconds, stream=stream, after=[after], **items)
-
     def _divided(self, name: str, size: int, stream: str, after: int, factor: float) -> int:
-        return self._kernel(f"{name} gradients divided", 2 * size, stream, after) if factor > 1 else after
+        return self.kernel(f"{name} gradients divided", 2 * size, stream, after) if factor > 1 else after
 
     def _reduce_scatter(self, name: str, elements: int, padded: int) -> None:
         """The gradient that autograd made is held until its copies are reduced, too."""
@@ -76,9 +64,9 @@ class FlatReduction:
         ):
             if needed:
                 copy = SCATTER_BUFFERS, size
-                end = self._kernel(f"{name} gradients copied", read + size, POST_BACKWARD, end, allocates=[copy])
+                end = self.kernel(f"{name} gradients copied", read + size, POST_BACKWARD, end, allocates=[copy])
                 frees.append(copy)
-        before, after = division_factors(self.mesh.shard * self.mesh.replicas)
+        before, after = division_factors(self.ranks)
         end = self._divided(name, padded * width, POST_BACKWARD, end, before)
         direct = dtypes.own == dtypes.reduced and name not in self.summed
         output = GRADIENTS if direct else REDUCED, padded // self.mesh.shard * width
@@ -91,20 +79,8 @@ class FlatReduction:
             call = self.mesh.replica_call(padded // self.mesh.shard, dtypes.reduced)
             end = self.builder.collective(name, call, stream=BETWEEN, after=[end])
         end = self._divided(name, output[1], stream, end, after)
-        self.ends[stream] = end if direct else self._sum(name, stream, end, output)
+        self.ends[stream] = end if direct else self.add(name, stream, end, output, [output])
         self.summed.add(name)
-
-    def _sum(self, name: str, stream: str, reduced: int, output: Item) -> int:
-        """Cast a reduced shard to the parameters' dtype, and add it to that of earlier micro-batches."""
-        dtypes, size = self.dtypes[name], output[1]
-        own = size // DTYPES[dtypes.reduced] * DTYPES[dtypes.own]
-        cast = size + own if dtypes.own != dtypes.reduced else 0
-        if name not in self.summed:
-            made = [(GRADIENTS, own)]
-            return self._kernel(f"{name} gradients cast", cast, stream, reduced, allocates=made, frees=[output])
-        copy = [(REDUCED, own)] if cast else []
-        moved = cast + 3 * own
-        return self._kernel(f"{name} gradients added", moved, stream, reduced, allocates=copy, frees=[*copy, output])
 
     def _all_reduce_whole(self, name: str, elements: int) -> None:
         """Reduce in place, or a copy in another dtype; gradients have the parameters' dtype in the end."""
@@ -113,20 +89,14 @@ class FlatReduction:
         size, end = elements * width, self.builder.last[COMPUTE]
         if held != size:
             change = {"allocates": [(GRADIENTS, size)], "frees": [(GRADIENTS, held)]}
-            end = self._kernel(f"{name} gradients cast", held + size, POST_BACKWARD, end, **change)
-        before, after = division_factors(self.mesh.shard * self.mesh.replicas)
+            end = self.kernel(f"{name} gradients cast", held + size, POST_BACKWARD, end, **change)
+        before, after = division_factors(self.ranks)
         end = self._divided(name, size, POST_BACKWARD, end, before)
-        call = Call("all_reduce", WORLD, self.mesh.shard * self.mesh.replicas, elements, dtypes.reduced)
+        call = Call("all_reduce", WORLD, self.ranks, elements, dtypes.reduced)
         end = self.builder.collective(name, call, stream=POST_BACKWARD, after=[end])
         end = self._divided(name, size, POST_BACKWARD, end, after)
         if size != own:
             change = {"allocates": [(GRADIENTS, own)], "frees": [(GRADIENTS, size)]}
-            end = self._kernel(f"{name} gradients cast back", size + own, POST_BACKWARD, end, **change)
+            end = self.kernel(f"{name} gradients cast back", size + own, POST_BACKWARD, end, **change)
         self.kept[name] = own
         self.ends[POST_BACKWARD] = end
-
-    def wait(self) -> None:
-        """Let the kernels wait for all that was reduced so far."""
-        if self.ends:
-            self.builder.compute("wait for gradients", 0.0, after=list(self.ends.values()))
-            self.ends.clear()

@@ -4,26 +4,27 @@ Methods are named after those of torch/distributed/fsdp (_runtime_utils.py, _fla
 of the kernels: casts of shards, all-gathers, reductions, all-reduces between replicas.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from simcollectives.engines.job import DTYPES
-from simcollectives.training.model import Layer
-from simcollectives.training.passes import GRADIENTS, PARAMETERS, Hooks, stand_buffers
-from simcollectives.training.program import COMPUTE, Builder, Item
+from simcollectives.training.passes import Hooks
+from simcollectives.training.program import Builder, Item
 from simcollectives.training.setup import Training
-from simcollectives.training.sharding import (
-    UNSHARDED,
-    optimizer_on_shard,
-    padded,
-    stand_optimizer_shard,
-)
+from simcollectives.training.sharding import UNSHARDED, padded
 from simcollectives.training.strategies.fsdp1_reduction import FlatReduction
-from simcollectives.training.strategies.fsdp_units import Dtypes, Mesh, Unit, Units
+from simcollectives.training.strategies.fsdp_units import (
+    CAST_SHARDS,
+    Dtypes,
+    Mesh,
+    Unit,
+    Units,
+    at,
+    optimizer_on_units,
+    stand_units,
+)
 from simcollectives.training.strategies.types import Options
 
 PRE_UNSHARD, UNSHARD = "pre-unshard", "unshard"
-CAST_SHARDS = "cast shards"
 MOST_FREE_EVENTS = 2
 ALIGNMENT_BYTES = 16
 RESHARDED_AFTER_FORWARD = ("FULL_SHARD", "HYBRID_SHARD")
@@ -83,39 +84,24 @@ class Fsdp1Step:
             unit.name: flatten(unit, self.mesh, self.dtypes[unit.name], sharded=self.sharded, aligned=aligned)
             for unit in self.units.all
         }
-        others = [unit for unit in self.units.others if unit.parameters]
-        self.order = [unit for unit in (*others, self.units.root) if unit.parameters]
-        self.begins = {unit.layers[0]: unit for unit in others}
-        self.ends = {unit.layers[-1]: unit for unit in others}
+        self.held = {name: flat.held for name, flat in self.flat.items()}
         self.reduction = FlatReduction(self.builder, self.training, self.mesh, self.dtypes, self.sharded)
 
     # What stands, and the optimizer
 
     def stand(self) -> None:
         """Note what a rank holds of parameters and optimizer states."""
-        stand_buffers(self.builder, self.training)
-        held = [(DTYPES[self.dtypes[name].own], flat.held) for name, flat in self.flat.items()]
-        self.builder.stand(PARAMETERS, sum(width * count for width, count in held))
-        stand_optimizer_shard(self.builder, self.training, sum(count for _, count in held))
+        stand_units(self.builder, self.training, self.dtypes, self.held)
 
     def optimizer(self) -> None:
         """Issue the optimizer on what a rank holds, after which gradients are freed."""
-        by_dtype: dict[str, int] = {}
-        for name, flat in self.flat.items():
-            own = self.dtypes[name].own
-            by_dtype[own] = by_dtype.get(own, 0) + flat.held
-        for dtype, count in by_dtype.items():
-            frees = [(GRADIENTS, DTYPES[dtype] * count)]
-            optimizer_on_shard(
-                self.builder, self.training, count, parameter_dtype=dtype, gradient_dtype=dtype, frees=frees
-            )
+        optimizer_on_units(self.builder, self.training, self.dtypes, self.held)
 
     # Forward
 
     def begin_forward(self, *, forward_order_known: bool) -> None:
         """All-gathers wait for the optimizer, and the root is gathered."""
-        before = [self.builder.last[COMPUTE]] if COMPUTE in self.builder.last else []
-        self.waits = {PRE_UNSHARD: list(before), UNSHARD: list(before)}
+        self.waits = {PRE_UNSHARD: self.builder.latest(), UNSHARD: self.builder.latest()}
         self.forward_order_known = forward_order_known
         self.ahead = set()
         self._pre_forward(self.units.root)
@@ -123,15 +109,8 @@ class Fsdp1Step:
     @property
     def forward_hooks(self) -> Hooks:
         """What happens before and after layers."""
-        return Hooks(before_layer=self._at(self.begins, self._pre_forward), after_layer=self._at(self.ends, self._free))
-
-    @staticmethod
-    def _at(units: dict[str, Unit], act: Callable[[Unit], None]) -> Callable[[Layer], None]:
-        def hook(layer: Layer) -> None:
-            if layer.name in units:
-                act(units[layer.name])
-
-        return hook
+        units = self.units
+        return Hooks(before_layer=at(units.begins, self._pre_forward), after_layer=at(units.ends, self._free))
 
     def _pre_forward(self, unit: Unit) -> None:
         if not unit.parameters:
@@ -140,8 +119,9 @@ class Fsdp1Step:
             self._unshard(unit)
         self._wait_for_unshard()
         if self.options["forward_prefetch"] and self.forward_order_known:
-            place = 0 if unit is self.units.root else self.order.index(unit) + 1
-            other = self.order[place] if place < len(self.order) else self.units.root
+            order = self.units.order
+            place = 0 if unit is self.units.root else order.index(unit) + 1
+            other = order[place] if place < len(order) else self.units.root
             if other is not self.units.root and other.name not in self.prefetched:
                 self._unshard(other)
                 self.prefetched.add(other.name)
@@ -171,8 +151,8 @@ class Fsdp1Step:
         """What happens before and after layers."""
         width = DTYPES[next(iter(self.dtypes.values())).gathered]
         return Hooks(
-            before_layer=self._at(self.ends, self._pre_backward),
-            after_layer=self._at(self.begins, self._after_backward),
+            before_layer=at(self.units.ends, self._pre_backward),
+            after_layer=at(self.units.begins, self._after_backward),
             gradient_bytes=lambda parameter: parameter.elements * width,
             gradient_item=self.reduction.raw_item,
         )
@@ -187,13 +167,13 @@ class Fsdp1Step:
             self._prefetch_backward(unit)
 
     def _prefetch_backward(self, unit: Unit) -> None:
-        place = self.order.index(unit) - 1
+        place = self.units.order.index(unit) - 1
         if place < 0:
             return
-        other = self.order[place].name
-        if other in self.needed and other not in self.prefetched:
-            self._unshard(self.order[place])
-            self.prefetched.add(other)
+        other = self.units.order[place]
+        if other.name in self.needed and other.name not in self.prefetched:
+            self._unshard(other)
+            self.prefetched.add(other.name)
 
     def _after_backward(self, unit: Unit) -> None:
         """A unit that was gathered before the forward of the one before it is finished only after that one's backward.

@@ -17,7 +17,7 @@ from typing import Any
 from simcollectives.algorithms.types import Option, choice, whole_number
 from simcollectives.errors import Problem, show_value
 from simcollectives.training.passes import backward, forward
-from simcollectives.training.program import COMPUTE, Builder, Program
+from simcollectives.training.program import Builder, Program
 from simcollectives.training.setup import Training
 from simcollectives.training.strategies.fsdp2_step import Fsdp2Step
 from simcollectives.training.strategies.fsdp_options import SHARED
@@ -42,8 +42,8 @@ def write_on_mesh(training: Training, options: Options, mesh: Mesh) -> Program:
         step.begin_forward()
         forward(builder, training, step.forward_hooks)
         step.end_forward()
-        if options["host_reads_loss"] and COMPUTE in builder.last:
-            builder.host("read the loss", after=[builder.last[COMPUTE]])
+        if options["host_reads_loss"] and (computed := builder.latest()):
+            builder.host("read the loss", after=computed)
         builder.phase = "backward"
         last = micro_batch == training.accumulation - 1
         step.begin_backward(synchronised=last or options["gradient_sync"] == EVERY, last=last)

@@ -9,23 +9,26 @@ place; a reduce-scatter's until the stream of the kernels has waited for it.
 from dataclasses import dataclass, field
 
 from simcollectives.engines.job import DTYPES
-from simcollectives.training.model import Layer
-from simcollectives.training.passes import GRADIENTS, PARAMETERS, Hooks, stand_buffers
-from simcollectives.training.program import COMPUTE, Builder, Call, Item
+from simcollectives.training.passes import Hooks
+from simcollectives.training.program import Builder, Call, Item
 from simcollectives.training.setup import Training
-from simcollectives.training.sharding import (
-    GATHER_BUFFERS,
-    UNSHARDED,
-    UNSHARDED_GRADIENTS,
-    optimizer_on_shard,
-    stand_optimizer_shard,
-)
+from simcollectives.training.sharding import GATHER_BUFFERS, UNSHARDED, UNSHARDED_GRADIENTS
 from simcollectives.training.strategies.fsdp_reduction import Reduction
-from simcollectives.training.strategies.fsdp_units import Dtypes, Mesh, Unit, Units, padded_rows
+from simcollectives.training.strategies.fsdp_units import (
+    CAST_SHARDS,
+    Dtypes,
+    Mesh,
+    Unit,
+    Units,
+    at,
+    optimizer_on_units,
+    padded_rows,
+    stand_units,
+)
 from simcollectives.training.strategies.types import Options
 
 COPY_IN, GATHER = "all-gather copy-in", "all-gather"
-CAST_SHARDS, KEPT_PARTS = "cast shards", "parts kept after forward"
+KEPT_PARTS = "parts kept after forward"
 
 
 @dataclass
@@ -54,61 +57,40 @@ class Fsdp2Step:
 
     def __post_init__(self) -> None:
         self.elements = {u.name: sum(padded_rows(p, self.mesh.shard) for p in u.parameters) for u in self.units.all}
-        self.others = [unit for unit in self.units.others if unit.parameters]
-        self.order = [unit for unit in (*self.others, self.units.root) if unit.parameters]
-        self.begins = {unit.layers[0]: unit for unit in self.others}
-        self.ends = {unit.layers[-1]: unit for unit in self.others}
+        self.held = {name: elements // self.mesh.shard for name, elements in self.elements.items()}
         self.reduction = Reduction(self.builder, self.training, self.mesh, self.dtypes, self.elements, self.options)
 
     # What stands, and the optimizer
 
     def stand(self) -> None:
         """Note shards of parameters and optimizer states."""
-        stand_buffers(self.builder, self.training)
-        shards = {name: elements // self.mesh.shard for name, elements in self.elements.items()}
-        self.builder.stand(PARAMETERS, sum(DTYPES[self.dtypes[name].own] * count for name, count in shards.items()))
-        stand_optimizer_shard(self.builder, self.training, sum(shards.values()))
+        stand_units(self.builder, self.training, self.dtypes, self.held)
 
     def optimizer(self) -> None:
         """Issue the optimizer on the shards, after which gradients are freed."""
-        by_dtype: dict[str, int] = {}
-        for name, elements in self.elements.items():
-            own = self.dtypes[name].own
-            by_dtype[own] = by_dtype.get(own, 0) + elements // self.mesh.shard
-        for dtype, count in by_dtype.items():
-            frees = [(GRADIENTS, DTYPES[dtype] * count)]
-            optimizer_on_shard(
-                self.builder, self.training, count, parameter_dtype=dtype, gradient_dtype=dtype, frees=frees
-            )
+        optimizer_on_units(self.builder, self.training, self.dtypes, self.held)
 
     # Forward
 
     def begin_forward(self) -> None:
         """All-gathers wait for the optimizer, and the root is gathered."""
-        self.waits += [self.builder.last[COMPUTE]] if COMPUTE in self.builder.last else []
+        self.waits += self.builder.latest()
         self.deferred = None
         self._pre_forward(self.units.root)
 
     @property
     def forward_hooks(self) -> Hooks:
         """What happens before and after layers."""
-        return Hooks(before_layer=self._before_forward, after_layer=self._after_forward)
-
-    def _before_forward(self, layer: Layer) -> None:
-        if layer.name in self.begins:
-            self._pre_forward(self.begins[layer.name])
+        units = self.units
+        return Hooks(before_layer=at(units.begins, self._pre_forward), after_layer=at(units.ends, self._post_forward))
 
     def _pre_forward(self, unit: Unit) -> None:
         self._unshard(unit)
         self._wait_for_unshard(unit, in_forward=True)
-        if unit in self.others:
-            place = self.others.index(unit) + 1
-            for other in self.others[place : place + self.options["forward_prefetch"]]:
+        if unit is not self.units.root:
+            place = self.units.others.index(unit) + 1
+            for other in self.units.others[place : place + self.options["forward_prefetch"]]:
                 self._unshard(other)
-
-    def _after_forward(self, layer: Layer) -> None:
-        if layer.name in self.ends:
-            self._post_forward(self.ends[layer.name])
 
     def _post_forward(self, unit: Unit) -> None:
         how = self._reshards_to(unit)
@@ -128,7 +110,7 @@ class Fsdp2Step:
         given: bool | int | None = self.options["reshard_after_forward"]
         if given is None:
             given = unit is not self.units.root
-        if given is False or (unit in self.others[-1:] and not self.options["reshard_last_unit"]):
+        if given is False or (unit in self.units.others[-1:] and not self.options["reshard_last_unit"]):
             return False
         if given is True or given == self.mesh.shard:
             return True
@@ -153,29 +135,24 @@ class Fsdp2Step:
         """What happens before and after layers."""
         gathered = next(iter(self.dtypes.values())).gathered
         return Hooks(
-            before_layer=self._before_backward,
-            after_layer=self._after_backward,
+            before_layer=at(self.units.ends, self._pre_backward),
+            after_layer=at(self.units.begins, self._after_backward),
             gradient_bytes=lambda parameter: parameter.elements * DTYPES[gathered],
             gradient_item=UNSHARDED_GRADIENTS,
         )
-
-    def _before_backward(self, layer: Layer) -> None:
-        if layer.name in self.ends:
-            self._pre_backward(self.ends[layer.name])
 
     def _pre_backward(self, unit: Unit) -> None:
         if not unit.parameters:
             return
         self._unshard(unit, in_backward=True)
         self._wait_for_unshard(unit)
-        place = self.order.index(unit)
+        place = self.units.order.index(unit)
         depth = 1 if unit is self.units.root else self.options["backward_prefetch"]
-        for other in self.order[max(place - depth, 0) : place][::-1]:
+        for other in self.units.order[max(place - depth, 0) : place][::-1]:
             self._unshard(other, in_backward=True)
 
-    def _after_backward(self, layer: Layer) -> None:
-        unit = self.begins.get(layer.name)
-        if unit is not None and unit.input_has_gradient:
+    def _after_backward(self, unit: Unit) -> None:
+        if unit.input_has_gradient:
             self._post_backward(unit)
 
     def _post_backward(self, unit: Unit) -> None:
@@ -213,7 +190,7 @@ class Fsdp2Step:
         name = unit.name
         if not unit.parameters or name in self.pending or name in self.whole:
             return
-        if in_backward and not self.options["unshard_first_in_backward"] and unit in self.others[:1]:
+        if in_backward and not self.options["unshard_first_in_backward"] and unit in self.units.others[:1]:
             return
         if self.mesh.shard == 1:
             self.pending[name] = None

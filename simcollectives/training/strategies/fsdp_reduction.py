@@ -33,32 +33,65 @@ def division_factors(ranks: int) -> tuple[int, float]:
 
 
 @dataclass
-class Reduction:
-    """The gradients of one rank, from those that the backward pass makes to shards that are reduced.
+class Reduced:
+    """What both versions of FSDP do with gradients that are reduced.
 
-    ``buffers`` are inputs of reduce-scatters that are still held, ``held`` the inputs of all-reduces, ``ends`` the last
-    operation of each stream since the kernels last waited; ``own_end`` is that of a unit.
+    ``summed`` are units that have gradients from earlier micro-batches, ``ends`` the last operation of each stream
+    since the kernels last waited.
     """
 
     builder: Builder
     training: Training
     mesh: Mesh
     dtypes: Mapping[str, Dtypes]
-    elements: Mapping[str, int]
-    options: Options
-    buffers: list[tuple[int, Item]] = field(default_factory=list)
-    held: dict[str, Item] = field(default_factory=dict)
-    ends: dict[str, int] = field(default_factory=dict)
-    own_end: dict[str, int] = field(default_factory=dict)
-    summed: set[str] = field(default_factory=set)
-    accumulated: set[str] = field(default_factory=set)
-    partial: dict[str, Item] = field(default_factory=dict)
-    all_reduces: bool = True
+    summed: set[str] = field(default_factory=set, init=False)
+    ends: dict[str, int] = field(default_factory=dict, init=False)
 
     @property
     def ranks(self) -> int:
         """Number of ranks whose gradients are averaged."""
         return self.mesh.shard * self.mesh.replicas
+
+    def kernel(self, name: str, moved: int, stream: str, after: int, **items: list[Item]) -> int:
+        """Issue what moves bytes on a stream, after another operation."""
+        seconds = self.training.memory_seconds(moved)
+        return self.builder.compute(name, seconds, stream=stream, after=[after], **items)
+
+    def add(self, name: str, stream: str, reduced: int, output: Item, frees: list[Item]) -> int:
+        """Cast what was reduced to the parameters' dtype, and add it to what there is from earlier micro-batches."""
+        dtypes, size = self.dtypes[name], output[1]
+        own = size // DTYPES[dtypes.reduced] * DTYPES[dtypes.own]
+        cast = size + own if dtypes.own != dtypes.reduced else 0
+        if name not in self.summed:
+            made = [(GRADIENTS, own)]
+            return self.kernel(f"{name} gradients cast", cast, stream, reduced, allocates=made, frees=frees)
+        copy = [(REDUCED, own)] if cast else []
+        moved = cast + 3 * own
+        return self.kernel(f"{name} gradients added", moved, stream, reduced, allocates=copy, frees=[*copy, *frees])
+
+    def wait(self) -> None:
+        """Let the kernels wait for all that was reduced so far."""
+        if self.ends:
+            self.builder.compute("wait for gradients", 0.0, after=list(self.ends.values()))
+            self.ends.clear()
+
+
+@dataclass
+class Reduction(Reduced):
+    """The gradients of one rank, from those that the backward pass makes to shards that are reduced.
+
+    ``buffers`` are inputs of reduce-scatters that are still held, ``held`` the inputs of all-reduces; ``own_end`` is
+    the last operation of a unit.
+    """
+
+    elements: Mapping[str, int]
+    options: Options
+    buffers: list[tuple[int, Item]] = field(default_factory=list)
+    held: dict[str, Item] = field(default_factory=dict)
+    own_end: dict[str, int] = field(default_factory=dict)
+    accumulated: set[str] = field(default_factory=set)
+    partial: dict[str, Item] = field(default_factory=dict)
+    all_reduces: bool = True
 
     @property
     def casts(self) -> bool:
@@ -68,10 +101,6 @@ class Reduction:
     def begin_backward(self, *, last: bool) -> None:
         """Decide whether replicas reduce in this backward pass."""
         self.all_reduces = last or self.options.get("all_reduce", "every") == "every"
-
-    def _kernel(self, name: str, moved: int, stream: str, after: int, **items: list[Item]) -> int:
-        seconds = self.training.memory_seconds(moved)
-        return self.builder.compute(name, seconds, stream=stream, after=[after], **items)
 
     def accumulate(self, unit: Unit, raw: int) -> None:
         """Add new gradients to those of earlier micro-batches that are kept in the dtype of the reduction."""
@@ -117,10 +146,10 @@ class Reduction:
     def _scatter(self, name: str, copied: int, buffer: Item) -> None:
         dtypes = self.dtypes[name]
         if dtypes.reduced not in AVERAGED and division_factors(self.ranks)[0] > 1:
-            copied = self._kernel(f"{name} gradients divided", 2 * buffer[1], SCATTER, copied)
+            copied = self.kernel(f"{name} gradients divided", 2 * buffer[1], SCATTER, copied)
         output = self._output(name), buffer[1] // self.mesh.shard
         if self.mesh.shard == 1:
-            scattered = self._kernel(f"{name} gradients", 2 * buffer[1], SCATTER, copied, allocates=[output])
+            scattered = self.kernel(f"{name} gradients", 2 * buffer[1], SCATTER, copied, allocates=[output])
         else:
             call = self.mesh.shard_call("reduce_scatter", self.elements[name], dtypes.reduced)
             if self.options.get("separate_reduce_scatter_group"):
@@ -145,44 +174,29 @@ class Reduction:
         """Add what is reduced in a shard group alone to that of earlier micro-batches."""
         end = scattered
         if name in self.partial:
-            end = self._kernel(f"{name} gradients added", 3 * output[1], SCATTER, scattered, frees=[output])
+            end = self.kernel(f"{name} gradients added", 3 * output[1], SCATTER, scattered, frees=[output])
         self.partial.setdefault(name, output)
         self.ends[SCATTER] = self.own_end[name] = end
 
     def _all_reduce(self, name: str, scattered: int, output: Item) -> None:
         if (part := self.partial.pop(name, None)) is not None:
-            scattered = self._kernel(f"{name} gradients added", 3 * output[1], SCATTER, scattered, frees=[part])
+            scattered = self.kernel(f"{name} gradients added", 3 * output[1], SCATTER, scattered, frees=[part])
         call = self.mesh.replica_call(self.elements[name] // self.mesh.shard, self.dtypes[name].reduced)
         self._sum(name, REDUCE, self.builder.collective(name, call, stream=REDUCE, after=[scattered]), output)
 
     def _sum(self, name: str, stream: str, reduced: int, output: Item) -> None:
         """Divide reduced gradients, cast them and add them to those of earlier micro-batches, as far as is needed."""
-        dtypes, size, end = self.dtypes[name], output[1], reduced
-        own = size // DTYPES[dtypes.reduced] * DTYPES[dtypes.own]
-        if dtypes.reduced not in AVERAGED and division_factors(self.ranks)[1] != 1:
-            end = self._kernel(f"{name} gradients divided again", 2 * size, stream, end)
+        end = reduced
+        if self.dtypes[name].reduced not in AVERAGED and division_factors(self.ranks)[1] != 1:
+            end = self.kernel(f"{name} gradients divided again", 2 * output[1], stream, end)
         if output[0] == REDUCED:
             frees = [output]
             if stream == REDUCE:
                 # The input of an all-reduce is held until the kernels have waited for it.
                 self.held[name], frees = output, []
-            cast = size + own if dtypes.own != dtypes.reduced else 0
-            if name not in self.summed:
-                end = self._kernel(
-                    f"{name} gradients cast", cast, stream, end, allocates=[(GRADIENTS, own)], frees=frees
-                )
-            else:
-                copy = [(REDUCED, own)] if cast else []
-                moved = cast + 3 * own
-                end = self._kernel(f"{name} gradients added", moved, stream, end, allocates=copy, frees=[*copy, *frees])
+            end = self.add(name, stream, end, output, frees)
         self.summed.add(name)
         self.ends[stream] = self.own_end[name] = end
-
-    def wait(self) -> None:
-        """Let the kernels wait for all that was reduced so far."""
-        if self.ends:
-            self.builder.compute("wait for gradients", 0.0, after=list(self.ends.values()))
-            self.ends.clear()
 
     def finish(self) -> None:
         """Let the kernels wait for everything, and let go of all buffers."""

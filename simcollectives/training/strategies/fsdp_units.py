@@ -5,19 +5,24 @@ the root has the rest: embeddings, the last norm, the head. A parameter that sev
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
+from simcollectives.engines.job import DTYPES
 from simcollectives.errors import InputError, Problem
 from simcollectives.training.model import Layer, Model, Parameter
+from simcollectives.training.passes import GRADIENTS, PARAMETERS, optimizer_on, stand_buffers
 from simcollectives.training.pricing import WORLD
-from simcollectives.training.program import Call
+from simcollectives.training.program import Builder, Call
 from simcollectives.training.setup import Training
-from simcollectives.training.sharding import padded
+from simcollectives.training.sharding import padded, stand_optimizer_shard
 from simcollectives.training.strategies.types import Options
 
 ROOT = "root"
 BLOCKS, EMBEDDING_AND_HEAD = "blocks", "embedding_and_head"
+CAST_SHARDS = "cast shards"
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Units:
-    """The ``root``, and all others in forward order."""
+    """The ``root``, which may be empty, and all others that have parameters, in forward order."""
 
     root: Unit
     others: tuple[Unit, ...]
@@ -48,7 +53,32 @@ class Units:
     @property
     def all(self) -> tuple[Unit, ...]:
         """Every unit that has parameters, the root first."""
-        return tuple(unit for unit in (self.root, *self.others) if unit.parameters)
+        return (self.root, *self.others) if self.root.parameters else self.others
+
+    @cached_property
+    def order(self) -> tuple[Unit, ...]:
+        """Every unit that has parameters, the root last: the backward pass comes to them from the end."""
+        return (*self.others, self.root) if self.root.parameters else self.others
+
+    @cached_property
+    def begins(self) -> dict[str, Unit]:
+        """Units but the root by their first layers."""
+        return {unit.layers[0]: unit for unit in self.others}
+
+    @cached_property
+    def ends(self) -> dict[str, Unit]:
+        """Units but the root by their last layers."""
+        return {unit.layers[-1]: unit for unit in self.others}
+
+
+def at(units: Mapping[str, Unit], act: Callable[[Unit], None]) -> Callable[[Layer], None]:
+    """Return a hook that does something with a unit at a layer."""
+
+    def hook(layer: Layer) -> None:
+        if layer.name in units:
+            act(units[layer.name])
+
+    return hook
 
 
 def units_of(model: Model, choice: str) -> Units:
@@ -58,19 +88,15 @@ def units_of(model: Model, choice: str) -> Units:
     after the last is another.
     """
     groups = _groups(model.layers, choice)
-    group_of = {name: names for names in groups for name in names}
-    users: dict[str, set[tuple[str, ...]]] = {}
-    for layer in model.layers:
-        for module in layer.modules:
-            for parameter in module.parameters:
-                users.setdefault(parameter.name, set()).add(group_of.get(layer.name, ()))
+    users = _users(model, groups)
     owner = {name: next(iter(found)) if len(found) == 1 else () for name, found in users.items()}
     held: dict[tuple[str, ...], list[Parameter]] = {names: [] for names in [(), *groups]}
     for parameter in model.parameters:
         held[owner[parameter.name]].append(parameter)
     first = model.layers[0].name if model.layers else ""
-    others = [Unit(", ".join(names), names, tuple(held[names]), first not in names) for names in groups]
-    rest = tuple(layer.name for layer in model.layers if layer.name not in group_of)
+    others = [Unit(", ".join(names), names, tuple(held[names]), first not in names) for names in groups if held[names]]
+    grouped = {name for names in groups for name in names}
+    rest = tuple(layer.name for layer in model.layers if layer.name not in grouped)
     return Units(Unit(ROOT, rest, tuple(held[()]), False), tuple(others))
 
 
@@ -84,14 +110,20 @@ def _groups(layers: tuple[Layer, ...], choice: str) -> list[tuple[str, ...]]:
     return groups
 
 
-def shared_between_units(model: Model, choice: str) -> list[str]:
-    """Name the parameters that layers of several units use."""
-    group_of = {name: index for index, names in enumerate(_groups(model.layers, choice)) for name in names}
-    users: dict[str, set[int]] = {}
+def _users(model: Model, groups: Iterable[tuple[str, ...]]) -> dict[str, set[tuple[str, ...]]]:
+    """Return for each parameter the groups of layers that use it; () are all layers that are in none."""
+    group_of = {name: names for names in groups for name in names}
+    users: dict[str, set[tuple[str, ...]]] = {}
     for layer in model.layers:
         for module in layer.modules:
             for parameter in module.parameters:
-                users.setdefault(parameter.name, set()).add(group_of.get(layer.name, -1))
+                users.setdefault(parameter.name, set()).add(group_of.get(layer.name, ()))
+    return users
+
+
+def shared_between_units(model: Model, choice: str) -> list[str]:
+    """Name the parameters that layers of several units use."""
+    users = _users(model, _groups(model.layers, choice))
     return [name for name, found in users.items() if len(found) > 1]
 
 
@@ -177,6 +209,25 @@ def dtypes_of(training: Training, units: Units, options: Options) -> dict[str, D
     if problems:
         raise InputError(problems)
     return found
+
+
+def stand_units(builder: Builder, training: Training, dtypes: Mapping[str, Dtypes], held: Mapping[str, int]) -> None:
+    """Note buffers, parameters and optimizer states; ``held`` are the elements that a rank has of each unit."""
+    stand_buffers(builder, training)
+    builder.stand(PARAMETERS, sum(DTYPES[dtypes[name].own] * count for name, count in held.items()))
+    stand_optimizer_shard(builder, training, sum(held.values()))
+
+
+def optimizer_on_units(
+    builder: Builder, training: Training, dtypes: Mapping[str, Dtypes], held: Mapping[str, int]
+) -> None:
+    """Issue the optimizer on what a rank holds, dtype by dtype; gradients, of the same dtype, are freed after it."""
+    by_dtype: Counter[str] = Counter()
+    for name, count in held.items():
+        by_dtype[dtypes[name].own] += count
+    for dtype, count in by_dtype.items():
+        frees = [(GRADIENTS, DTYPES[dtype] * count)]
+        optimizer_on(builder, training, [(count, dtype, dtype)], frees=frees)
 
 
 def unit_warnings(training: Training, options: Options) -> list[str]:

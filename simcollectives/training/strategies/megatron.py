@@ -44,7 +44,7 @@ from simcollectives.training.strategies.megatron_buffers import (
     cut_buffer,
     default_bucket_size,
 )
-from simcollectives.training.strategies.types import SHARDED, Options, Strategy, element_limit, flag
+from simcollectives.training.strategies.types import SHARDED, Options, Strategy, element_count, flag
 
 SHARD, REPLICATE = "shard", "replicate"
 SIDE_STREAM = "communication"
@@ -113,7 +113,7 @@ class _Writer:
         """All-gather the parameters of a bucket, in place."""
         bucket = self.buckets[index]
         call = Call("all_gather", self.group, self.ranks, bucket.elements, bucket.parameter_dtype)
-        return self.builder.collective(f"bucket {index}", call, stream=stream, after=self._now())
+        return self.builder.collective(f"bucket {index}", call, stream=stream, after=self.builder.latest())
 
     def before_module(self, module: Module) -> None:
         """Wait for the buckets that hold a module's parameters; each that had to be waited for sends for the next."""
@@ -167,15 +167,12 @@ class _Writer:
             call = Call("reduce_scatter", self.group, self.ranks, bucket.elements, bucket.gradient_dtype)
         else:
             call = Call("all_reduce", WORLD, self.training.world_size, bucket.elements, bucket.gradient_dtype)
-        self.launched[index] = self.builder.collective(name, call, stream=stream, after=self._now())
+        self.launched[index] = self.builder.collective(name, call, stream=stream, after=self.builder.latest())
         if self.instances > 1:
             shard = bucket.elements // self.ranks
             call = Call("all_reduce", REPLICATE, self.instances, shard, bucket.gradient_dtype, stride=self.ranks)
             after = [self.launched[index]]
             self.launched[index] = self.builder.collective(name, call, stream=stream, after=after)
-
-    def _now(self) -> list[int]:
-        return [self.builder.last[COMPUTE]] if COMPUTE in self.builder.last else []
 
 
 def _fused(training: Training, options: Options) -> set[str]:
@@ -291,7 +288,7 @@ def warnings(training: Training, options: Options) -> tuple[str, ...]:
 
 
 def _bucket_size(value: Any) -> int | None:
-    return None if value is None else element_limit(value)
+    return None if value is None else element_count(value, least=1, most=(1 << 62) - 1)
 
 
 STRATEGY = Strategy(

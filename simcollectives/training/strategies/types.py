@@ -100,13 +100,13 @@ def byte_limit(value: Any) -> float:
         raise ValueError(error.problems[0].message) from None
 
 
-def element_limit(value: Any) -> int:
+def element_count(value: Any, *, least: int, most: int) -> int:
     """Return a number of elements, as frameworks' files write it: 500000000, or 5e8.
 
     Raises:
-        ValueError: not a whole number of 1 or more.
+        ValueError: not a whole number from ``least`` to ``most``.
     """
     whole = as_whole(int(value) if isinstance(value, float) and value.is_integer() else value)
-    if whole is None or not 1 <= whole < 1 << 62:
-        raise ValueError(f"{show_value(value)} is not a number of elements; write a whole number, such as 40e6")
+    if whole is None or not least <= whole <= most:
+        raise ValueError(f"{show_value(value)} is not a number of elements; write a whole number, such as 5e8")
     return whole

@@ -30,12 +30,13 @@ from simcollectives.training.passes import (
     Hooks,
     backward,
     forward,
+    optimizer_on,
     stand_buffers,
 )
 from simcollectives.training.pricing import WORLD
 from simcollectives.training.program import COMPUTE, Builder, Call, Item, Program
 from simcollectives.training.setup import Training
-from simcollectives.training.sharding import UNSHARDED_GRADIENTS, optimizer_on_shard, stand_optimizer_shard
+from simcollectives.training.sharding import UNSHARDED_GRADIENTS, stand_optimizer_shard
 from simcollectives.training.strategies.types import Options
 from simcollectives.training.strategies.zero_flat import FlatParameters, Slice, flat_parameters, split_at
 from simcollectives.training.strategies.zero_offload import host_in_use
@@ -270,14 +271,7 @@ def _step(builder: Builder, training: Training, flat: FlatParameters, dtypes: Dt
     read = flat.shard * dtypes.accumulation_bytes
     for name, dtype in (("overflow", "uint8"), ("norm", "float32")):
         tell(builder, training, f"{name} of gradients", dtype, read)
-    optimizer_on_shard(
-        builder,
-        training,
-        flat.shard,
-        parameter_dtype=dtypes.model,
-        gradient_dtype=dtypes.accumulation,
-        frees=[(GRADIENTS, kept)],
-    )
+    optimizer_on(builder, training, [(flat.shard, dtypes.model, dtypes.accumulation)], frees=[(GRADIENTS, kept)])
 
 
 def _host_step(

@@ -16,7 +16,7 @@ from simcollectives.engines.job import DTYPES
 from simcollectives.training.model import Layer, Parameter
 from simcollectives.training.passes import GRADIENTS, PARAMETERS, Hooks, backward, forward, ready_order, stand_buffers
 from simcollectives.training.pricing import WORLD
-from simcollectives.training.program import COMPUTE, Builder, Call, Item, Program
+from simcollectives.training.program import Builder, Call, Item, Program
 from simcollectives.training.setup import Training
 from simcollectives.training.sharding import UNSHARDED, UNSHARDED_GRADIENTS, padded, stand_optimizer_shard
 from simcollectives.training.strategies.zero_paper import Part, Scatterer, optimizer_on_parts, parts_of
@@ -62,7 +62,7 @@ class _Gatherer:
     def _gather(self, layer: Layer) -> list[int]:
         builder, ranks = self.builder, self.training.world_size
         # What was freed before makes room for it.
-        after = [builder.last[COMPUTE]] if COMPUTE in builder.last else []
+        after = builder.latest()
         return [
             builder.collective(
                 part.name,

@@ -6,14 +6,14 @@ elements, as there.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from simcollectives.algorithms.types import Option, choice, whole_number
-from simcollectives.cluster.rank_order import as_whole
 from simcollectives.engines.job import DTYPES
-from simcollectives.errors import Problem, show_value
+from simcollectives.errors import Problem
 from simcollectives.training.setup import Training
-from simcollectives.training.strategies.types import Options, flag
+from simcollectives.training.strategies.types import Options, element_count, flag
 
 PAPER, DEEPSPEED = "paper", "deepspeed"
 AUTO = "auto"
@@ -22,15 +22,8 @@ UNLIMITED_ELEMENTS = (1 << 63) - 1
 
 
 def elements(name: str, default: int, summary: str) -> Option:
-    """Return an option that is a number of elements, as DeepSpeed's files write it: 500000000, or 5e8."""
-
-    def check(value: Any) -> int:
-        whole = as_whole(int(value) if isinstance(value, float) and value.is_integer() else value)
-        if whole is None or not 0 <= whole <= UNLIMITED_ELEMENTS:
-            raise ValueError(f"{show_value(value)} is not a number of elements; write a whole number, such as 5e8")
-        return whole
-
-    return Option(name, default, f"{summary}, in elements", check)
+    """Return an option that is a number of elements."""
+    return Option(name, default, f"{summary}, in elements", partial(element_count, least=0, most=UNLIMITED_ELEMENTS))
 
 
 def dtype_option(name: str, summary: str) -> Option:

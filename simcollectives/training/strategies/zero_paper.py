@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from simcollectives.engines.job import DTYPES
 from simcollectives.training.model import Parameter
 from simcollectives.training.passes import (
-    GRADIENT_COPY,
     GRADIENTS,
     NEW_GRADIENTS,
     NO_HOOKS,
@@ -24,6 +23,7 @@ from simcollectives.training.passes import (
     Hooks,
     backward,
     forward,
+    optimizer_on,
     ready_order,
     stand_model,
 )
@@ -166,16 +166,8 @@ def optimizer_on_parts(
     builder: Builder, training: Training, parts: Sequence[Part], after: Sequence[int], frees: list[Item]
 ) -> int:
     """Issue the optimizer on a rank's own of all parts, once they are reduced."""
-    builder.phase = "optimizer"
-    ranks, moved = training.world_size, 0
-    for part in parts:
-        widths = DTYPES[part.parameter_dtype], DTYPES[part.gradient_dtype]
-        moved += part.shard(ranks) * training.optimizer.moved_bytes(*widths)
-    copy: list[Item] = []
-    if training.optimizer.gradient_copy:
-        copy = [(GRADIENT_COPY, 4 * sum(part.shard(ranks) for part in parts))]
-    seconds = training.memory_seconds(moved)
-    return builder.compute("optimizer", seconds, after=after, allocates=copy, frees=[*copy, *frees])
+    own = [(part.shard(training.world_size), part.parameter_dtype, part.gradient_dtype) for part in parts]
+    return optimizer_on(builder, training, own, after=after, frees=frees)
 
 
 def _gather(builder: Builder, training: Training, buckets: Sequence[Part]) -> None:

@@ -67,7 +67,6 @@ class Parameters:
     def __post_init__(self) -> None:
         self.stream = GATHERING if self.options["overlap_comm"] else COMPUTE
         self.ranks = self.training.world_size
-        self.place = {name: index for index, name in enumerate(self.training.model.registration)}
         self.flying: dict[str, _Gather] = {}
         self.events: list[int] = []
         self.waited = self.joined = -1
@@ -128,7 +127,7 @@ class Parameters:
 
     def gather(self, parameters: Iterable[Parameter]) -> None:
         """Gather parameters: those with a second shard first, from the ranks that hold it."""
-        ordered = sorted(parameters, key=lambda p: self.place[p.name])
+        ordered = sorted(parameters, key=lambda p: self.training.model.place[p.name])
         near = [p for p in ordered if p.name in self.second]
         far = [p for p in ordered if p.name not in self.second]
         size = self.options["zero_hpz_partition_size"]
@@ -210,8 +209,7 @@ class Parameters:
 
     def _issued(self, after: list[int]) -> list[int]:
         """What a collective waits for that is issued from the gathering stream."""
-        last = self.builder.last.get(self.stream)
-        return after if last is None else [*after, last]
+        return [*after, *self.builder.latest(self.stream)]
 
     def _make_room(self, elements: int) -> list[int]:
         """Return the release that a gather of some elements waits for, if any."""

@@ -56,7 +56,6 @@ class Gradients:
     def __post_init__(self) -> None:
         self.stream = REDUCTION if self.options["overlap_comm"] else COMPUTE
         self.ranks = self.training.world_size
-        self.place = {name: index for index, name in enumerate(self.training.model.registration)}
         self.events: list[int] = []
 
     @property
@@ -92,7 +91,7 @@ class Gradients:
         if kept and not self.options["reduce_scatter"]:
             buffers = self._all_reduce(f"bucket {self.number}")
         else:
-            buffers = self._scatter(sorted(self.held, key=lambda p: self.place[p.name]))
+            buffers = self._scatter(sorted(self.held, key=lambda p: self.training.model.place[p.name]))
         own = local_elements(self.held, self.ranks)
         widths = self.dtypes.communication_bytes, self.dtypes.accumulation_bytes
         moved = own * (sum(widths) + (0 if self.first else widths[1]))

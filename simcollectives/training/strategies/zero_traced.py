@@ -20,6 +20,7 @@ from simcollectives.training.passes import (
     Hooks,
     backward,
     forward,
+    optimizer_on,
     stand_buffers,
 )
 from simcollectives.training.pricing import WORLD
@@ -27,7 +28,6 @@ from simcollectives.training.program import COMPUTE, Builder, Call, Program
 from simcollectives.training.setup import Training
 from simcollectives.training.sharding import (
     UNSHARDED_GRADIENTS,
-    optimizer_on_shard,
     padded,
     stand_optimizer_shard,
 )
@@ -72,7 +72,7 @@ def write_program(training: Training, options: Options) -> Program:
 
 def _stand(builder: Builder, training: Training, options: Options, dtypes: Dtypes, gathered: Parameters) -> None:
     """Note shards of everything, a bucket, and what is whole."""
-    shard = shard_elements(training)
+    shard = local_elements(training.model.parameters, training.world_size)
     optimizer, parameters = offloads(options)
     if parameters == "none":
         builder.stand(PARAMETERS, shard * dtypes.model_bytes)
@@ -86,11 +86,6 @@ def _stand(builder: Builder, training: Training, options: Options, dtypes: Dtype
     if options["contiguous_gradients"]:
         builder.stand(BUCKETS, options["reduce_bucket_size"] * dtypes.model_bytes)
     gathered.stand()
-
-
-def shard_elements(training: Training) -> int:
-    """Elements that a rank owns: of each parameter 1/N, rounded up."""
-    return sum(padded(p.elements, training.world_size) for p in training.model.parameters) // training.world_size
 
 
 def _passes_before(training: Training, micro_batch: int) -> int | None:
@@ -119,7 +114,7 @@ def _pass(builder: Builder, training: Training, dtypes: Dtypes, gathered: Parame
         Those of a container that is gathered whole wait until all of it is done.
         """
         if not gathered.stops[0].whole or gathered.stops[0].left is not None:
-            for parameter in sorted(waiting, key=lambda p: gradients.place[p.name]):
+            for parameter in sorted(waiting, key=lambda p: training.model.place[p.name]):
                 gradients.ready(parameter)
             waiting.clear()
         gathered.after(module)
@@ -172,7 +167,8 @@ def _step(builder: Builder, training: Training, options: Options, dtypes: Dtypes
     """The optimizer, after the norm of the gradients, and in float16 their overflow; the host waits for each."""
     builder.phase = "optimizer"
     optimizer, parameters = offloads(options)
-    read = shard_elements(training) * dtypes.accumulation_bytes if optimizer == "none" else 0
+    shard = local_elements(training.model.parameters, training.world_size)
+    read = shard * dtypes.accumulation_bytes if optimizer == "none" else 0
     if dtypes.model == "float16":
         tell(builder, training, "overflow of gradients", "uint8", read)
     tell(builder, training, "norm of gradients", "float64", read)
@@ -183,9 +179,7 @@ def _step(builder: Builder, training: Training, options: Options, dtypes: Dtypes
         training = replace(training, optimizer=replace(training.optimizer, gradient_copy=False))
         gradient_dtype = "float32"
     for elements in here:
-        end = optimizer_on_shard(
-            builder, training, elements, parameter_dtype=dtypes.model, gradient_dtype=gradient_dtype
-        )
+        end = optimizer_on(builder, training, [(elements, dtypes.model, gradient_dtype)])
         if host is not None and parameters != "none":
             size = elements * dtypes.model_bytes
             copy_to_host(builder, host, "updated parameters", size, stream=COMPUTE, after=[end], blocks=True)

@@ -16,6 +16,7 @@ from itertools import pairwise
 from math import inf
 
 from simcollectives.training.model import Model, Module, Parameter
+from simcollectives.training.passes import is_recomputed
 from simcollectives.training.setup import Training
 
 LARGEST_LEAF = 1_000_000_000
@@ -66,15 +67,10 @@ class Tree:
     def _blocks(self) -> set[str]:
         return {layer.name for layer in self.model.layers if layer.block}
 
-    @cached_property
-    def place(self) -> dict[str, int]:
-        """Places of parameters in registration order."""
-        return {name: index for index, name in enumerate(self.model.registration)}
-
     def in_order(self, parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
         """Return parameters, each once, in registration order."""
         by_name = {parameter.name: parameter for parameter in parameters}
-        return tuple(by_name[name] for name in sorted(by_name, key=self.place.__getitem__))
+        return tuple(by_name[name] for name in sorted(by_name, key=self.model.place.__getitem__))
 
     def is_called(self, path: str) -> bool:
         """Whether a container runs itself; one whose children are all numbered only lists them."""
@@ -153,18 +149,13 @@ def stops(tree: Tree, modules: Sequence[Module]) -> list[Stop]:
     return found
 
 
-def is_recomputed(training: Training, modules: Iterable[Module]) -> bool:
-    """Whether a layer's modules run forward again in the backward pass, and not the attention alone."""
-    return any(module.parameters and training.seconds[module.name].recompute for module in modules)
-
-
 def stops_of_step(training: Training, tree: Tree) -> list[Stop]:
     """Return the stops of a forward and a backward pass, in the order in which the passes call their hooks."""
     layers = training.model.layers
     found = stops(tree, [module for layer in layers for module in layer.modules])
     backward: list[Module] = []
     for layer in reversed(layers):
-        if is_recomputed(training, layer.modules):
+        if is_recomputed(training, layer):
             backward += layer.modules
         backward += reversed(layer.modules)
     return found + stops(tree, backward)

@@ -12,10 +12,11 @@ from simcollectives.training.buckets import UNLIMITED, assign
 from simcollectives.training.model import Parameter
 from simcollectives.training.numerics.group import Group
 from simcollectives.training.numerics.layers import Array, Layer, Parameters
-from simcollectives.training.numerics.optimizers import OPTIMIZERS, States
+from simcollectives.training.numerics.optimizers import States
 from simcollectives.training.numerics.plan import NumericsPlan
+from simcollectives.training.numerics.strategies.replicas import add_gradients, hold_model, new_states, update
 from simcollectives.training.numerics.strategies.types import Options, StrategyEntry, all_reduce_of_all
-from simcollectives.training.passes import BUCKETS, GRADIENTS, OPTIMIZER, PARAMETERS
+from simcollectives.training.passes import BUCKETS, GRADIENTS
 
 FLOAT64_BYTES = 8
 
@@ -26,13 +27,12 @@ class DataParallel:
     def __init__(self, plan: NumericsPlan, group: Group, initial: Parameters, _options: Options) -> None:
         self.plan = plan
         self.group = group
-        self.optimizer = OPTIMIZERS[plan.optimizer]
         self.parameters: list[dict[str, Array]] = [dict(initial) for _ in range(group.world_size)]
         self.gradients: list[dict[str, Array]] = [{} for _ in range(group.world_size)]
-        zeros = {name: tuple(np.zeros_like(p) for _ in range(self.optimizer.states)) for name, p in initial.items()}
+        zeros = {name: new_states(plan, parameter) for name, parameter in initial.items()}
         self.states: list[dict[str, States]] = [dict(zeros) for _ in range(group.world_size)]
         self.buckets = buckets_of(plan)
-        self._hold_model()
+        hold_model(group, self.parameters, self.states)
 
     def start_step(self) -> None:
         """Forget the gradients of the step before."""
@@ -60,13 +60,8 @@ class DataParallel:
                 # Who does not take part in the sum has the gradient of a mean of its own, not its share of the whole.
                 self.gradients[rank][name] = self.gradients[rank][name] / sum(weights)
         self._hold_gradients()
-        rate = self.plan.rate
-        for parameters, gradients, states in zip(self.parameters, self.gradients, self.states, strict=True):
-            for name, gradient in gradients.items():
-                parameters[name], states[name] = self.optimizer.update(
-                    parameters[name], gradient, states[name], rate, step
-                )
-        self._hold_model()
+        update(self.plan, step, self.parameters, self.gradients, self.states)
+        hold_model(self.group, self.parameters, self.states)
 
     def whole_parameters(self) -> Sequence[Parameters]:
         """Every rank has them."""
@@ -89,17 +84,6 @@ class DataParallel:
 
     def _hold_gradients(self) -> None:
         self.group.hold(GRADIENTS, [g.values() for g in self.gradients])
-
-    def _hold_model(self) -> None:
-        self.group.hold(PARAMETERS, [p.values() for p in self.parameters])
-        self.group.hold(OPTIMIZER, [[array for states in s.values() for array in states] for s in self.states])
-
-
-def add_gradients(held: Sequence[dict[str, Array]], new: Sequence[Parameters]) -> None:
-    """Add each rank's new gradients to those that it holds."""
-    for own, gradients in zip(held, new, strict=True):
-        for name, gradient in gradients.items():
-            own[name] = own[name] + gradient if name in own else gradient
 
 
 def buckets_of(plan: NumericsPlan) -> tuple[tuple[Parameter, ...], ...]:

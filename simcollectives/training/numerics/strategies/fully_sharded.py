@@ -11,11 +11,11 @@ import numpy as np
 
 from simcollectives.training.numerics.group import WORLD, Among, Group
 from simcollectives.training.numerics.layers import Array, Layer, Parameters
-from simcollectives.training.numerics.optimizers import OPTIMIZERS, States
+from simcollectives.training.numerics.optimizers import States
 from simcollectives.training.numerics.plan import NumericsPlan
-from simcollectives.training.numerics.strategies.ddp import add_gradients
+from simcollectives.training.numerics.strategies.replicas import add_gradients, hold_model, new_states, update
 from simcollectives.training.numerics.strategies.units import Unit
-from simcollectives.training.passes import GRADIENTS, OPTIMIZER, PARAMETERS
+from simcollectives.training.passes import GRADIENTS, PARAMETERS
 from simcollectives.training.sharding import GATHER_BUFFERS, SCATTER_BUFFERS, UNSHARDED, UNSHARDED_GRADIENTS
 
 
@@ -43,7 +43,6 @@ class FullySharded:
         self.plan = plan
         self.group = group
         self.sharding = sharding
-        self.optimizer = OPTIMIZERS[plan.optimizer]
         self.ranks = sharding.shard.size or group.world_size
         self.units: dict[str, Unit] = {}
         self.last: set[str] = set()
@@ -60,8 +59,8 @@ class FullySharded:
             for rank in world:
                 shard = rows[rank % self.ranks].copy()
                 self.parameters[rank][unit.name] = shard
-                self.states[rank][unit.name] = tuple(np.zeros_like(shard) for _ in range(self.optimizer.states))
-        self._hold_model()
+                self.states[rank][unit.name] = new_states(plan, shard)
+        hold_model(group, self.parameters, self.states)
 
     def start_step(self) -> None:
         """Forget the gradients of the step before."""
@@ -98,12 +97,8 @@ class FullySharded:
 
     def finish_step(self, step: int) -> None:
         """Update the shards: nothing is sent."""
-        for parameters, gradients, states in zip(self.parameters, self.gradients, self.states, strict=True):
-            for name, gradient in gradients.items():
-                parameters[name], states[name] = self.optimizer.update(
-                    parameters[name], gradient, states[name], self.plan.rate, step
-                )
-        self._hold_model()
+        update(self.plan, step, self.parameters, self.gradients, self.states)
+        hold_model(self.group, self.parameters, self.states)
 
     def whole_parameters(self) -> Sequence[Parameters]:
         """Put together from the shards of each group."""
@@ -173,7 +168,3 @@ class FullySharded:
     def _hold_gradients(self) -> None:
         self.group.hold(UNSHARDED_GRADIENTS, [own.values() for own in self.unsharded_gradients])
         self.group.hold(GRADIENTS, [own.values() for own in self.gradients])
-
-    def _hold_model(self) -> None:
-        self.group.hold(PARAMETERS, [own.values() for own in self.parameters])
-        self.group.hold(OPTIMIZER, [[array for states in own.values() for array in states] for own in self.states])

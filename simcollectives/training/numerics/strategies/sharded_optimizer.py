@@ -8,9 +8,10 @@ from simcollectives.training.numerics.group import Group
 from simcollectives.training.numerics.layers import Array, Layer, Parameters
 from simcollectives.training.numerics.optimizers import OPTIMIZERS, States
 from simcollectives.training.numerics.plan import NumericsPlan
-from simcollectives.training.numerics.strategies.ddp import add_gradients, buckets_of
+from simcollectives.training.numerics.strategies.ddp import buckets_of
+from simcollectives.training.numerics.strategies.replicas import add_gradients, hold_model, new_states
 from simcollectives.training.numerics.strategies.units import FLAT, Unit
-from simcollectives.training.passes import GRADIENTS, OPTIMIZER, PARAMETERS
+from simcollectives.training.passes import GRADIENTS, PARAMETERS
 from simcollectives.training.sharding import GATHER_BUFFERS, SCATTER_BUFFERS, UNSHARDED_GRADIENTS
 
 
@@ -33,10 +34,10 @@ class ShardedOptimizer:
         self.gradients: list[dict[str, Array]] = [{} for _ in range(ranks)]
         self.states: list[dict[str, States]] = [{} for _ in range(ranks)]
         for unit in self.units:
-            width = unit.rows(initial).shape[1]
+            shard = unit.rows(initial)[0]
             for states in self.states:
-                states[unit.name] = tuple(np.zeros(width) for _ in range(self.optimizer.states))
-        self._hold_model()
+                states[unit.name] = new_states(plan, shard)
+        hold_model(group, self.parameters, self.states)
 
     def start_step(self) -> None:
         """Forget the gradients of the step before."""
@@ -65,7 +66,7 @@ class ShardedOptimizer:
             self._reduce(unit)
         for unit in self.units:
             self._update(unit, step)
-        self._hold_model()
+        hold_model(self.group, self.parameters, self.states)
 
     def whole_parameters(self) -> Sequence[Parameters]:
         """Every rank has them."""
@@ -114,7 +115,3 @@ class ShardedOptimizer:
             self.group.hold(GRADIENTS, parts)
         else:
             self.group.hold(GRADIENTS, [[*w, *p] for w, p in zip(whole, parts, strict=True)])
-
-    def _hold_model(self) -> None:
-        self.group.hold(PARAMETERS, [own.values() for own in self.parameters])
-        self.group.hold(OPTIMIZER, [[array for states in own.values() for array in states] for own in self.states])
