@@ -33,7 +33,7 @@ from simcollectives.measured.evaluation import (
     points_of,
     predict,
 )
-from simcollectives.measured.loading import load_sweeps
+from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.models import MODELS
 
 HELD_OUT_GOALS = {"piecewise3": "3 / 12", "alpha_beta": "about 11 / 40"}

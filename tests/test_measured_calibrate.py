@@ -16,7 +16,7 @@ from simcollectives.engines.closed_form import closed_form
 from simcollectives.errors import ClusterError, InputError
 from simcollectives.measured import MeasuredSweep, load_sweep
 from simcollectives.measured.calibrate import calibrate, cluster_yaml, error_text
-from simcollectives.measured.loading import load_sweeps
+from simcollectives.measured.load import load_sweeps
 from simcollectives.report.tables import machine_tables, result_tables, show
 from simcollectives.scenario import ScenarioResult
 from simcollectives.units import format_bandwidth

@@ -96,17 +96,8 @@ class _Point(NamedTuple):
     line: int
 
 
-def load_sweep(set_name_or_path: str | os.PathLike[str], set: str | None = None, place: str = "out") -> MeasuredSweep:
-    """A measured sweep: a shipped set by its name, or set ``set`` of a CSV file.
-
-    A text is a file where it is no shipped name and has a folder in it, ends in ``.csv`` or exists. ``set`` may be left
-    out where the file holds one set. ``place`` takes the out-of-place or the in-place measurements. Raises
-    :class:`InputError` with every problem of the file at once.
-
-    >>> sweep = load_sweep("aic_h100_sxm_1n8_all_gather")
-    >>> sweep.collective, sweep.world_size, sweep.message_bytes[0], sweep.seconds[0]
-    ('all_gather', 8, 512, 1.014e-05)
-    """
+def load_set(set_name_or_path: str | os.PathLike[str], set: str | None = None, place: str = "out") -> MeasuredSweep:
+    """A shipped set, or a set of a CSV file: what ``load_sweep`` gives for all that is no log."""
     name = os.fspath(set_name_or_path)
     if place not in PLACES:
         raise InputError([Problem("place", f"{show_value(place)} is no place; write {' or '.join(PLACES)}")])
@@ -176,7 +167,7 @@ def _load_file(path: Path, set_name: str | None, place: str) -> MeasuredSweep:
 
 
 def load_all(path: Path) -> tuple[MeasuredSweep, ...]:
-    """Every set of a CSV file, each place of it that has points; raises what ``load_sweep`` does."""
+    """Every set of a CSV file, each place of it that has points; raises what ``load_set`` does."""
     problems = Problems()
     points = _points_by_set(path, problems)
     sets = _sets_beside(path, problems)
@@ -301,15 +292,19 @@ def _seconds(row: Row, problems: Problems) -> float | None:
     return None
 
 
-def _choose_set(names: Sequence[str], asked: str | None, problems: Problems) -> str:
-    if asked is None and len(names) > 1:
-        problems.add("set", f"the file holds {len(names)} sets; name one of them: {listing(names)}")
+def wrong_set(names: Sequence[str], asked: str | None) -> str | None:
+    """What is wrong with asking for a set of a file that holds these; None where it is clear which one is meant."""
     if asked is None:
-        return names[0] if len(names) == 1 else ""
-    if names and asked not in names:
-        problems.add("set", f"no set {show_value(asked)} in the file; {suggestion(asked, names)}")
+        return f"the file holds {len(names)} sets; name one of them: {listing(names)}" if len(names) > 1 else None
+    return None if asked in names else f"no set {show_value(asked)} in the file; {suggestion(asked, names)}"
+
+
+def _choose_set(names: Sequence[str], asked: str | None, problems: Problems) -> str:
+    wrong = wrong_set(names, asked) if names else None
+    if wrong is not None:
+        problems.add("set", wrong)
         return ""
-    return asked
+    return asked or next(iter(names), "")
 
 
 def _describe(sets: _Lines | None, name: str, problems: Problems) -> MeasuredSweep:

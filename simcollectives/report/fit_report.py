@@ -14,7 +14,7 @@ from simcollectives.errors import InputError, Problem
 from simcollectives.measured import MeasuredSweep
 from simcollectives.measured.calibrate import Calibration, calibrate, cluster_yaml, error_text
 from simcollectives.measured.groups import fit_all, fit_for
-from simcollectives.measured.loading import load_sweeps
+from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.models import Fitted, Parameter, find_model
 from simcollectives.report.files import json_text, write_whole
 from simcollectives.report.rows import byte_family

@@ -56,6 +56,8 @@ def _lines(read: Callable[..., list[Table]]) -> Callable[[Source, Tally], Found]
     return found
 
 
+PROJECT_CSV = Format("CSV of this project", lambda _source, _tally: ([], ()), _is_project_csv)
+
 FORMATS: tuple[Format, ...] = (
     Format(
         "PyTorch profiler trace",
@@ -67,14 +69,12 @@ FORMATS: tuple[Format, ...] = (
         lambda source, tally: (read_nccl_json(source.text, tally), ()),
         lambda head: _is_json_with(head, _NCCL_KEYS),
     ),
-    Format("CSV of this project", lambda _source, _tally: ([], ()), _is_project_csv),
+    PROJECT_CSV,
     Format("rccl-tests CSV", _lines(read_rccl_csv), lambda head: looks_like_rccl_csv(_first_line(head))),
     Format("nccl-tests or rccl-tests log", _lines(read_nccl_text), in_line=looks_like_nccl_text),
     Format("OSU micro-benchmarks log", _lines(read_osu_text), in_line=looks_like_osu_text),
 )
 """Every format, in the order in which they are tried; the CSV of this project is read by ``measured.sweep``."""
-
-PROJECT_CSV = next(known for known in FORMATS if known.in_head is _is_project_csv)
 
 
 def detect(path: Path) -> Format | None:
@@ -107,9 +107,12 @@ def read_log(path: Path | str, collective: str | None = None, ranks: int | None 
         InputError: the file cannot be read, is of no known format, holds nothing that can be used, or its processes
             each ran alone.
     """
-    path = Path(path)
+    return read_as(detect(Path(path)), Path(path), collective, ranks)
+
+
+def read_as(known: Format | None, path: Path, collective: str | None = None, ranks: int | None = None) -> ReadLog:
+    """What ``read_log`` reads of a file whose format was found out before."""
     _check_asked(collective, ranks)
-    known = detect(path)
     if known is None:
         names = ", ".join(one.name for one in FORMATS)
         raise InputError(f"nothing in this file is known as a measurement; what is read: {names}", str(path))
