@@ -646,8 +646,7 @@ def test_long_lines_are_passed_over(write: Write) -> None:
 
 
 def test_samples_beyond_the_limit_are_counted(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("nccl_text", "nccl_json", "osu_text"):
-        monkeypatch.setattr(f"simcollectives.measured.logs.{module}.MAX_SAMPLES", 7)
+    monkeypatch.setattr("simcollectives.measured.logs.types.MAX_SAMPLES", 7)
     for content in ("\n".join(made.log(NEW)), json.dumps(made.nccl_document())):
         log = read_log(write(content))
         assert sum(len(one.sweep.seconds) for one in log.sweeps) == 7

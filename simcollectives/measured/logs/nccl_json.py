@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from simcollectives.measured.logs.json_stream import MalformedError, json_parts
 from simcollectives.measured.logs.nccl_text import version_text
-from simcollectives.measured.logs.types import MAX_SAMPLES, MAX_TABLES, DeviceLine, Kind, Sample, Table, Tally
+from simcollectives.measured.logs.types import MAX_TABLES, DeviceLine, Kind, Sample, Table, Tally
 
 _MOST_RANKS = 1 << 20
 _PLACES = (("out_of_place", "out"), ("in_place", "in"))
@@ -41,7 +41,6 @@ class RowReader:
         self.tally = tally
         self.tables: list[Table] = []
         self.loose: dict[tuple[Any, ...], Table] = {}
-        self.samples = 0
         self._start()
 
     def _start(self) -> None:
@@ -117,7 +116,7 @@ class RowReader:
             if time is None:
                 self.tally.skip("a result without a time", self.tally.lines)
             else:
-                self._add(table, _kind(row), Sample(self.tally.lines, size, count, place, time, *rates, wrong))
+                self.tally.keep(table, _kind(row), Sample(self.tally.lines, size, count, place, time, *rates, wrong))
 
     def _standing_alone(self, row: dict[str, Any]) -> None:
         """A row that may say the collective and the ranks itself, as those of rccl-tests do."""
@@ -152,14 +151,7 @@ class RowReader:
         place = "in" if str(row.get("inPlace", 0)).strip().lower() in ("1", "true") else "out"
         wrong = (_number(row.get("wrong")) or 0) > 0
         rates = _text(row.get("algBw")), _text(row.get("busBw"))
-        self._add(table, _kind(row), Sample(self.tally.lines, size, None, place, time, *rates, wrong))
-
-    def _add(self, table: Table, kind: Kind, sample: Sample) -> None:
-        if self.samples >= MAX_SAMPLES:
-            self.tally.skip(f"beyond the first {MAX_SAMPLES} samples", sample.line)
-            return
-        self.samples += 1
-        table.add(kind, sample)
+        self.tally.keep(table, _kind(row), Sample(self.tally.lines, size, None, place, time, *rates, wrong))
 
 
 def _kind(row: dict[str, Any]) -> Kind:

@@ -112,6 +112,15 @@ class Tally:
     skipped: dict[str, Skipped] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     lines: int = 0
+    samples: int = 0
+
+    def keep(self, table: Table, kind: Kind, sample: Sample) -> None:
+        """Note a sample of a table; beyond ``MAX_SAMPLES`` it is counted only."""
+        if self.samples >= MAX_SAMPLES:
+            self.skip(f"beyond the first {MAX_SAMPLES} samples", sample.line)
+            return
+        self.samples += 1
+        table.add(kind, sample)
 
     def skip(self, reason: str, line: int | None = None, count: int = 1) -> None:
         """Count something that is not taken."""
