@@ -15,7 +15,7 @@ from simcollectives.measured.logs.osu_text import looks_like_osu_text, read_osu_
 from simcollectives.measured.logs.rccl_csv import looks_like_rccl_csv, read_rccl_csv
 from simcollectives.measured.logs.streams import Source
 from simcollectives.measured.logs.sweeps import sweeps_of, with_dropped
-from simcollectives.measured.logs.types import LogSweep, MeasuredStep, ReadLog, Table, Tally
+from simcollectives.measured.logs.types import MAX_RANKS, LogSweep, MeasuredStep, ReadLog, Table, Tally
 from simcollectives.metrics import COLLECTIVES
 
 Found = tuple[list[Table], tuple[MeasuredStep, ...]]
@@ -23,7 +23,6 @@ Found = tuple[list[Table], tuple[MeasuredStep, ...]]
 _JSON = re.compile(r"[\s\ufeff]*[\[{]\s*[\"{]")
 _TRACE = ('"traceEvents"', '"schemaVersion"', '"deviceProperties"', '"distributedInfo"', '"ph"')
 _NCCL_KEYS = ('"results"', '"size"', '"nccl_version"', '"config"', '"start_time"', '"args"')
-_MOST_RANKS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -139,8 +138,8 @@ def read_as(known: Format | None, path: Path, collective: str | None = None, ran
 def _check_asked(collective: str | None, ranks: int | None) -> None:
     if collective is not None and collective not in COLLECTIVES:
         raise InputError(f"{show_value(collective)} is no collective; {suggestion(collective, COLLECTIVES)}")
-    if ranks is not None and not 1 <= ranks <= _MOST_RANKS:
-        raise InputError(f"{show_value(ranks)} ranks cannot be; give a number from 1 to {_MOST_RANKS}")
+    if ranks is not None and not 1 <= ranks <= MAX_RANKS:
+        raise InputError(f"{show_value(ranks)} ranks cannot be; give a number from 1 to {MAX_RANKS}")
 
 
 def _nothing(tables: list[Table], tally: Tally) -> str:

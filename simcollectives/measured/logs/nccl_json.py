@@ -11,9 +11,8 @@ from typing import IO, Any
 
 from simcollectives.measured.logs.json_stream import MalformedError, json_parts
 from simcollectives.measured.logs.nccl_text import version_text
-from simcollectives.measured.logs.types import MAX_TABLES, DeviceLine, Kind, Sample, Table, Tally
+from simcollectives.measured.logs.types import MAX_RANKS, MAX_TABLES, DeviceLine, Kind, Sample, Table, Tally
 
-_MOST_RANKS = 1 << 20
 _PLACES = (("out_of_place", "out"), ("in_place", "in"))
 
 
@@ -180,7 +179,7 @@ def _device(one: dict[str, Any]) -> DeviceLine:
 def _all_ranks(listed: list[DeviceLine], each: int) -> Iterator[DeviceLine]:
     """All ranks, where a process of ``each`` ranks is listed by its first one only."""
     first_only = each > 1 and all(device.rank % each == 0 for device in listed)
-    if not first_only or len(listed) * each > _MOST_RANKS:
+    if not first_only or len(listed) * each > MAX_RANKS:
         yield from listed
         return
     for device in listed:

@@ -23,9 +23,7 @@ from simcollectives.measured.logs.nccl_row import (
 )
 from simcollectives.measured.logs.prefixes import label, without_prefix
 from simcollectives.measured.logs.streams import Line
-from simcollectives.measured.logs.types import MAX_TABLES, DeviceLine, Table, Tally
-
-MAX_RANKS = 1 << 20
+from simcollectives.measured.logs.types import MAX_RANKS, MAX_TABLES, DeviceLine, Table, Tally
 
 _DEVICE = re.compile(
     r"(?:^|[#\s>])Rank\s+([0-9]{1,7})\s+(?:Group\s+([0-9]{1,7})\s+)?(?:Pid\s+([0-9]{1,9})\s+)?on\s+(\S+)\s+device\s+[0-9]+"

@@ -14,6 +14,9 @@ MAX_SAMPLES = 200_000
 MAX_TABLES = 1000
 """Tables that are kept of one log."""
 
+MAX_RANKS = 1 << 20
+"""Ranks beyond which a number in a log is none of ranks."""
+
 
 class Sample(NamedTuple):
     """One time of a row. ``time`` and its rounding are in the unit of the table, rates in GB/s; None where not given.

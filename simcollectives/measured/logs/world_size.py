@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from simcollectives.measured.logs import checks
-from simcollectives.measured.logs.types import Kind, Sample, Table, Tally
+from simcollectives.measured.logs.types import MAX_RANKS, Kind, Sample, Table, Tally
 
 ASKED = "as asked for"
 UNKNOWN = "not known"
@@ -123,7 +123,7 @@ def _span(rates: tuple[int, int]) -> str:
     least, most = rates
     if least == most:
         return f"{least} ranks"
-    return f"{least} or more ranks" if most >= checks.MAX_RANKS else f"{least} to {most} ranks"
+    return f"{least} or more ranks" if most >= MAX_RANKS else f"{least} to {most} ranks"
 
 
 def _contradiction(stated: int, parts: int | None, rates: tuple[int, int] | None) -> int | None:
