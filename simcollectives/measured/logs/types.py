@@ -1,6 +1,6 @@
 """What readers of logs hand over: samples in tables, and a tally of what was skipped; and what is made of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import NamedTuple
@@ -88,6 +88,12 @@ class Table:
     def count(self) -> int:
         """How many samples there are."""
         return sum(len(samples) for samples in self.samples.values())
+
+    def pairs(self) -> Iterator[tuple[Kind, Sample]]:
+        """Every sample, with what it is of."""
+        for kind, samples in self.samples.items():
+            for sample in samples:
+                yield kind, sample
 
     def add(self, kind: Kind, sample: Sample) -> None:
         """Note one sample."""
