@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from simcollectives.errors import InputError, listing
 from simcollectives.measured.sweep import MeasuredSweep
+from simcollectives.units import format_bytes
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -153,6 +154,11 @@ def columns_of(sweeps: Sequence[MeasuredSweep], min_bytes: float = 0) -> Columns
     lacking = [sweep.name for sweep in sweeps if sweep.world_size is None]
     if lacking:
         raise InputError(f"nothing says how many ranks {listing(lacking)} ran on; write n_gpus in sets.csv beside it")
+    return stacked(sweeps, min_bytes)
+
+
+def stacked(sweeps: Sequence[MeasuredSweep], min_bytes: float = 0) -> Columns:
+    """Points of sweeps that say their collective and ranks, one after another; ``collective`` is the first one's."""
     rows = [
         (sweep.world_size or 1, sweep.nodes or 1, size, seconds, index)
         for index, sweep in enumerate(sweeps)
@@ -161,7 +167,7 @@ def columns_of(sweeps: Sequence[MeasuredSweep], min_bytes: float = 0) -> Columns
     large = [row for row in rows if row[2] >= min_bytes]
     kept = large if 2 * len(large) >= len(rows) else rows
     ranks, nodes, sizes, seconds, index = (np.array(column, dtype=np.float64) for column in zip(*kept, strict=True))
-    return Columns(kinds[0], tuple(sweeps), ranks, nodes, sizes, seconds, index.astype(np.int64))
+    return Columns(str(sweeps[0].collective), tuple(sweeps), ranks, nodes, sizes, seconds, index.astype(np.int64))
 
 
 def spread_errors(predicted: FloatArray, columns: Columns) -> SpreadErrors:
@@ -188,7 +194,5 @@ def dips(sweep: MeasuredSweep) -> list[str]:
     ]
     if not found:
         return []
-    from simcollectives.units import format_bytes
-
     where = listing([f"{format_bytes(small)} to {format_bytes(large)}" for small, large in found], 4)
     return [f"{sweep.name}: a longer message took over a tenth less time ({where}): a switch of algorithm, or noise"]
