@@ -22,7 +22,7 @@ from simcollectives.measured.models.forms import AUTOMATIC, algorithm_of
 from simcollectives.measured.models.solve import Free, parameters_of, solve
 from simcollectives.measured.models.types import FloatArray, Parameter, SpreadErrors, spread_errors, stacked
 from simcollectives.measured.sweep import MeasuredSweep
-from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
+from simcollectives.units import format_bandwidth, format_seconds
 
 _STARTS = 2
 _ALPHA = Free("alpha", 1e-9, 1e-2, 5e-6, None, "s", 1, "a message")
@@ -200,10 +200,8 @@ def _remarks(fits: Sequence[LevelFit]) -> list[str]:
 
 
 def error_text(fit: LevelFit) -> str:
-    """The stated error of a level: "median 11 %, 90th percentile 30 %, largest 40 % at 1 MiB"."""
-    errors = fit.errors
-    largest = f"largest {format_ratio(errors.largest, 2)} at {format_bytes(errors.largest_at_bytes)}"
-    return f"median {format_ratio(errors.median, 2)}, 90th percentile {format_ratio(errors.p90, 2)}, {largest}"
+    """The stated error of a level."""
+    return fit.errors.text(2)
 
 
 def cluster_yaml(found: Calibration) -> str:

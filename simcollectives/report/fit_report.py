@@ -16,6 +16,7 @@ from simcollectives.measured.calibrate import Calibration, calibrate, cluster_ya
 from simcollectives.measured.groups import fit_all, fit_for
 from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.models import Fitted, Parameter, find_model
+from simcollectives.measured.models.types import share_inside, spread_errors, stacked
 from simcollectives.report.files import json_text, write_whole
 from simcollectives.report.rows import byte_family
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading, make_console, rendered, show
@@ -187,10 +188,7 @@ def _count_text(ranks: int, nodes: int) -> str:
 
 def errors_text(fit: Fitted) -> str:
     """Return the errors of a fit: median, 90th percentile, the largest and where."""
-    errors = fit.errors
-    where = f"{format_bytes(errors.largest_at_bytes)} of {errors.largest_in}"
-    median, p90, largest = (format_ratio(one, _DIGITS) for one in (errors.median, errors.p90, errors.largest))
-    return f"median {median}, 90th percentile {p90}, largest {largest} at {where}; {errors.points} points"
+    return f"{fit.errors.text(_DIGITS)} of {fit.errors.largest_in}; {fit.errors.points} points"
 
 
 def show_parameter(parameter: Parameter, value: float) -> str:
@@ -238,19 +236,14 @@ def _prediction_blocks(one: Predicted) -> list[Block]:
             Column("quicker than", [f"{name} by {format_ratio(ratio, 2)}" for name, ratio in margins], right=False)
         )
     title = f"Predicted: {one.title} ({_count_text(one.world_size, one.nodes)})"
-    return [heading(title), TextTable(columns), *([Text(_off_text(one))] if one.relative else [])]
+    return [heading(title), TextTable(columns), *([] if one.measured is None else [Text(_off_text(one, one.measured))])]
 
 
-def _off_text(one: Predicted) -> str:
-    off = np.abs(one.relative)
-    worst = int(np.argmax(off))
-    median, p90, largest = (
-        format_ratio(float(value), _DIGITS) for value in (np.median(off), np.percentile(off, 90), off[worst])
-    )
-    at = format_bytes(one.message_bytes[worst])
-    ratios = np.array(one.measured.seconds if one.measured else ()) / np.array(one.seconds)
-    inside = format_ratio(float(np.mean(np.abs(ratios - 1) <= one.half_width)), 2)
-    return f"error: median {median}, 90th percentile {p90}, largest {largest} at {at}; {inside} inside the interval"
+def _off_text(one: Predicted, measured: MeasuredSweep) -> str:
+    predicted = np.array(one.seconds)
+    errors = spread_errors(predicted, stacked([measured]))
+    inside = format_ratio(share_inside(predicted, np.array(measured.seconds), one.half_width), 2)
+    return f"error: {errors.text(_DIGITS)}; {inside} inside the interval"
 
 
 def _cluster_blocks(cluster: Calibration) -> list[Block]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from simcollectives.errors import InputError, listing
 from simcollectives.measured.sweep import MeasuredSweep
-from simcollectives.units import format_bytes
+from simcollectives.units import format_bytes, format_ratio
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -69,6 +69,11 @@ class SpreadErrors:
     largest_at_bytes: int
     largest_in: str
     points: int
+
+    def text(self, digits: int) -> str:
+        """Return the errors in words: "median 11%, 90th percentile 30%, largest 40% at 1 MiB"."""
+        median, p90, largest = (format_ratio(one, digits) for one in (self.median, self.p90, self.largest))
+        return f"median {median}, 90th percentile {p90}, largest {largest} at {format_bytes(self.largest_at_bytes)}"
 
 
 @dataclass(frozen=True)
@@ -182,6 +187,11 @@ def spread_errors(predicted: FloatArray, columns: Columns) -> SpreadErrors:
         columns.sweeps[int(columns.sweep[worst])].name,
         len(relative),
     )
+
+
+def share_inside(predicted: FloatArray, measured: FloatArray, half_width: float) -> float:
+    """The share of measured times in the interval, which is around the prediction: the difference is measured by it."""
+    return float(np.mean(np.abs(measured / predicted - 1) <= half_width))
 
 
 def dips(sweep: MeasuredSweep) -> list[str]:
