@@ -258,3 +258,13 @@ def test_the_command_refuses_with_a_remedy(arguments: list[str], part: str) -> N
     done = CliRunner().invoke(app, ["fit", *arguments])
     assert isinstance(done.exception, InputError)
     assert part in str(done.exception)
+
+
+def test_the_command_names_every_file_that_cannot_be_read(tmp_path: Path) -> None:
+    log, table = tmp_path / "other.log", tmp_path / "mine.csv"
+    log.write_text("nothing\n", encoding="utf-8")
+    table.write_text("set,size_bytes,time_us,place\na,x,1,out\n", encoding="utf-8")
+    done = CliRunner().invoke(app, ["fit", str(log), str(table)])
+    first, second = str(done.exception).splitlines()
+    assert first.startswith(f"{log}: nothing in this file is known")
+    assert second.startswith(f'{table}: size_bytes (line 2): "x" is no whole number')
