@@ -52,11 +52,6 @@ class Calibration:
     fits: tuple[LevelFit, ...]
     remarks: tuple[str, ...]
 
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster that was measured, with the largest number of nodes."""
-        return Cluster.two_level(self.nodes, self.gpus_per_node, self.intra, self.inter)
-
 
 def calibrate(sweeps: Sequence[MeasuredSweep], machine: Machine | None = None) -> Calibration:
     """The cluster of one system's sweeps; links that they do not show are those of ``machine``, if it is given.

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -112,7 +112,6 @@ class Fitted:
     warnings: tuple[str, ...] = ()
     chooser: Callable[[FloatArray, FloatArray, FloatArray], Choice] | None = None
     assumed: str = ""
-    values: dict[str, float] = field(default_factory=dict)
 
     def predict(self, message_bytes: Sequence[float], world_size: int, nodes: int) -> FloatArray:
         """Seconds at messages, on so many ranks and nodes.
