@@ -653,6 +653,14 @@ def test_samples_beyond_the_limit_are_counted(write: Write, monkeypatch: pytest.
         assert skipped(log) == {"beyond the first 7 samples": 2 * len(SIZES) - 7}
 
 
+def test_warnings_beyond_the_limit_are_left_out(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simcollectives.measured.logs.types.MAX_WARNINGS", 3)
+    log = read_log(write([*made.log(NEW), *["..."] * 5]))
+    assert ["by hand" in text for text in log.warnings] == [True, True, False]
+    assert log.warnings[-1] == "further warnings of this log are left out"
+    assert points(log) == expected(NEW)
+
+
 @pytest.mark.parametrize("limit", [1, 2])
 def test_tables_beyond_the_limit_are_counted(write: Write, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     monkeypatch.setattr("simcollectives.measured.logs.nccl_text.MAX_TABLES", limit)

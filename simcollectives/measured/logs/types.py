@@ -14,6 +14,9 @@ MAX_SAMPLES = 200_000
 MAX_TABLES = 1000
 """Tables that are kept of one log."""
 
+MAX_WARNINGS = 1000
+"""Warnings of one log that are kept: a line may give one, and each new one is compared with all."""
+
 MAX_RANKS = 1 << 20
 """Ranks beyond which a number in a log is none of ranks."""
 
@@ -140,9 +143,10 @@ class Tally:
         self.skipped[reason] = replace(known, count=known.count + count, lines=lines)
 
     def warn(self, text: str) -> None:
-        """Note a warning, once."""
-        if text not in self.warnings:
-            self.warnings.append(text)
+        """Note a warning, once; the last of ``MAX_WARNINGS`` says that there are more."""
+        if len(self.warnings) < MAX_WARNINGS and text not in self.warnings:
+            last = len(self.warnings) == MAX_WARNINGS - 1
+            self.warnings.append("further warnings of this log are left out" if last else text)
 
 
 @dataclass(frozen=True)
