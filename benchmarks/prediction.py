@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from simcollectives.errors import InputError
-from simcollectives.measured import SHIPPED, MeasuredSweep, load_sweep
+from simcollectives.measured import MeasuredSweep
 from simcollectives.measured.evaluation import (
     Outcome,
     Test,
@@ -33,7 +33,7 @@ from simcollectives.measured.evaluation import (
     points_of,
     predict,
 )
-from simcollectives.measured.loading import load_sweeps
+from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.models import MODELS
 
 HELD_OUT_GOALS = {"piecewise3": "3 / 12", "alpha_beta": "about 11 / 40"}
@@ -58,9 +58,7 @@ def main() -> None:
 
 
 def read(folder: Path | None) -> list[MeasuredSweep]:
-    if folder is None:
-        return [load_sweep(name) for name in SHIPPED]
-    return list(load_sweeps(folder / "timings.csv"))
+    return list(load_sweeps("*" if folder is None else folder / "timings.csv"))
 
 
 def print_held_out(sweeps: Sequence[MeasuredSweep]) -> None:

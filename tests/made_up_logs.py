@@ -5,7 +5,6 @@ Every number follows from ``time_us`` by the tests' own formulas, printed as the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +63,7 @@ def wide_time(microseconds: float) -> str:
 _NEW_RANK = "#  Rank {rank:2d} Group {group:2d} Pid {pid:6d} on {host:>10s} device {device:2d} [{bus:#04x}] {gpu}"
 _NEWEST_RANK = _NEW_RANK.replace("{bus:#04x}", "0000:{bus:02x}:00")
 _OLD_HEADER = ("size", "count", "type", "redop", "time", "algbw", "busbw", "error")
+_NEW_HEADER = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
 _VERSION = "# nccl-tests version 2.99.0 nccl-headers=29999 nccl-library=22304\n# Collective test starting: {program}\n"
 _AGG = Era.parameters.replace("validation: 1 ", "agg iters: 1 validation: 1 graph: 0")
 
@@ -84,7 +84,7 @@ ERAS: dict[str, Era] = {
     "2021": Era("2021", _OLD_HEADER, short_time, "  0e+00", False, ""),
     "2023": Era(
         "2023",
-        ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong"),
+        _NEW_HEADER,
         short_time,
         "      0",
         True,
@@ -94,7 +94,7 @@ ERAS: dict[str, Era] = {
     ),
     "2025": Era(
         "2025",
-        ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong"),
+        _NEW_HEADER,
         wide_time,
         "       0",
         True,
@@ -231,10 +231,6 @@ def rccl_rows(collective: str = "AllReduce", ranks: int = 16, sizes: Sequence[in
             row |= {"time": round(time_us(size, place), 4), "algBw": round(rate, 4)}
             rows.append(row | {"busBw": round(rate * 2 * (ranks - 1) / ranks, 4), "wrong": "0"})
     return rows
-
-
-def json_text(value: Any) -> str:
-    return json.dumps(value)
 
 
 def osu(title: str = "Allreduce", sizes: Sequence[int] = SIZES, columns: int = 4) -> list[str]:

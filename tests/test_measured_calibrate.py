@@ -16,7 +16,7 @@ from simcollectives.engines.closed_form import closed_form
 from simcollectives.errors import ClusterError, InputError
 from simcollectives.measured import MeasuredSweep, load_sweep
 from simcollectives.measured.calibrate import calibrate, cluster_yaml, error_text
-from simcollectives.measured.loading import load_sweeps
+from simcollectives.measured.load import load_sweeps
 from simcollectives.report.tables import machine_tables, result_tables, show
 from simcollectives.scenario import ScenarioResult
 from simcollectives.units import format_bandwidth
@@ -258,3 +258,13 @@ def test_the_command_refuses_with_a_remedy(arguments: list[str], part: str) -> N
     done = CliRunner().invoke(app, ["fit", *arguments])
     assert isinstance(done.exception, InputError)
     assert part in str(done.exception)
+
+
+def test_the_command_names_every_file_that_cannot_be_read(tmp_path: Path) -> None:
+    log, table = tmp_path / "other.log", tmp_path / "mine.csv"
+    log.write_text("nothing\n", encoding="utf-8")
+    table.write_text("set,size_bytes,time_us,place\na,x,1,out\n", encoding="utf-8")
+    done = CliRunner().invoke(app, ["fit", str(log), str(table)])
+    first, second = str(done.exception).splitlines()
+    assert first.startswith(f"{log}: nothing in this file is known")
+    assert second.startswith(f'{table}: size_bytes (line 2): "x" is no whole number')

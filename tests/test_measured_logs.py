@@ -646,12 +646,19 @@ def test_long_lines_are_passed_over(write: Write) -> None:
 
 
 def test_samples_beyond_the_limit_are_counted(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("nccl_text", "nccl_json", "osu_text"):
-        monkeypatch.setattr(f"simcollectives.measured.logs.{module}.MAX_SAMPLES", 7)
+    monkeypatch.setattr("simcollectives.measured.logs.types.MAX_SAMPLES", 7)
     for content in ("\n".join(made.log(NEW)), json.dumps(made.nccl_document())):
         log = read_log(write(content))
         assert sum(len(one.sweep.seconds) for one in log.sweeps) == 7
         assert skipped(log) == {"beyond the first 7 samples": 2 * len(SIZES) - 7}
+
+
+def test_warnings_beyond_the_limit_are_left_out(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simcollectives.measured.logs.types.MAX_WARNINGS", 3)
+    log = read_log(write([*made.log(NEW), *["..."] * 5]))
+    assert ["by hand" in text for text in log.warnings] == [True, True, False]
+    assert log.warnings[-1] == "further warnings of this log are left out"
+    assert points(log) == expected(NEW)
 
 
 @pytest.mark.parametrize("limit", [1, 2])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from simcollectives.errors import InputError
 from simcollectives.measured import PLACES, SHIPPED, load_sweep, restrict
-from simcollectives.measured.sweep import MAX_FILE_BYTES
+from simcollectives.measured.sweep import MAX_FILE_BYTES, load_all
 from simcollectives.measured.table import PROBLEM_LIMIT
 
 HEADER = "set,size_bytes,time_us,algbw_GBps,busbw_GBps,place\n"
@@ -217,6 +217,12 @@ def test_reading_stops_where_nothing_is_right(write: Write) -> None:
 )
 def test_bad_sets_files(write: Write, sets: str, part: str) -> None:
     assert part in failure(write(HEADER + "a,8,1,,,out\n", sets))
+
+
+def test_a_bad_sets_file_is_told_once_for_all_sets(write: Write) -> None:
+    with pytest.raises(InputError) as raised:
+        load_all(write(HEADER + "a,8,1,,,out\nb,8,1,,,out\n", "name,n_gpus\na,8\nb,8\n"))
+    assert len(raised.value.problems) == 1
 
 
 def test_no_file_to_read(tmp_path: Path) -> None:

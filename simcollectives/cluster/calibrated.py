@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 from simcollectives.cluster.link import Link
-from simcollectives.cluster.machines import Machine
+from simcollectives.cluster.machines import Machine, read_link, read_shipped, shipped_names
 from simcollectives.errors import ClusterError, listing, show_value
-from simcollectives.units import format_bandwidth, format_seconds, parse_bandwidth, parse_seconds
+from simcollectives.units import format_bandwidth, format_seconds
 
 _WHERE = {"intra": "inside nodes", "inter": "between nodes"}
 
@@ -36,8 +35,7 @@ class CalibratedLink:
 @cache
 def calibrated_names() -> tuple[str, ...]:
     """Names of the machines that have calibrated links."""
-    folder = resources.files("simcollectives.cluster") / "calibrated"
-    return tuple(sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")))
+    return shipped_names("calibrated")
 
 
 def load_calibrated(name: str) -> tuple[CalibratedLink, ...]:
@@ -56,18 +54,15 @@ def load_calibrated(name: str) -> tuple[CalibratedLink, ...]:
 
 @cache
 def _read(name: str) -> tuple[CalibratedLink, ...]:
-    from ruamel.yaml import YAML
-
-    text = (resources.files("simcollectives.cluster") / "calibrated" / f"{name}.yaml").read_text(encoding="utf-8")
     return tuple(
         CalibratedLink(
             level,
-            Link(parse_seconds(data["alpha"]["value"]), parse_bandwidth(data["bandwidth"]["value"])),
+            read_link(data),
             (data["alpha"]["interval"], data["bandwidth"]["interval"]),
             tuple(data["sets"]),
             *(data[key] for key in ("simulated", "nccl_version", "date", "source", "error")),
         )
-        for level, data in YAML(typ="safe", pure=True).load(text).items()
+        for level, data in read_shipped("calibrated", name).items()
     )
 
 

@@ -36,8 +36,22 @@ class Machine:
 @cache
 def machine_names() -> tuple[str, ...]:
     """Names of the machines that are shipped."""
-    folder = resources.files("simcollectives.cluster") / "machines"
-    return tuple(sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")))
+    return shipped_names("machines")
+
+
+def shipped_names(folder: str) -> tuple[str, ...]:
+    """Names of the YAML files in a folder beside this module, sorted."""
+    files = (resources.files("simcollectives.cluster") / folder).iterdir()
+    return tuple(sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml")))
+
+
+def read_shipped(folder: str, name: str) -> dict[str, Any]:
+    """What a YAML file in a folder beside this module says."""
+    from ruamel.yaml import YAML
+
+    text = (resources.files("simcollectives.cluster") / folder / f"{name}.yaml").read_text(encoding="utf-8")
+    data: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
+    return data
 
 
 def list_machines() -> tuple[Machine, ...]:
@@ -66,10 +80,7 @@ def _in_order() -> dict[tuple[str, ...], str]:
 
 @cache
 def _read(name: str) -> Machine:
-    from ruamel.yaml import YAML
-
-    text = (resources.files("simcollectives.cluster") / "machines" / f"{name}.yaml").read_text(encoding="utf-8")
-    data: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
+    data = read_shipped("machines", name)
     device, intra, inter = data["device"], data["intra"], data["inter"]
     return Machine(
         name=name,
@@ -83,15 +94,16 @@ def _read(name: str) -> Machine:
             host_link_bandwidth=parse_bandwidth(device["host_link_bandwidth"]["value"]),
             **{key: parse_bandwidth(device[key]["value"]) for key in OF_THE_HOST if key in device},
         ),
-        intra=_link(intra),
-        inter=_link(inter),
+        intra=read_link(intra),
+        inter=read_link(inter),
         nics_per_node=data["nics_per_node"]["value"] if "nics_per_node" in data else data["gpus_per_node"]["value"],
         graph=_graph(intra, data["gpus_per_node"]["value"]),
         sources=tuple(_sources("", data)),
     )
 
 
-def _link(data: dict[str, Any]) -> Link:
+def read_link(data: dict[str, Any]) -> Link:
+    """The link of a level of such a file."""
     return Link(parse_seconds(data["alpha"]["value"]), parse_bandwidth(data["bandwidth"]["value"]))
 
 

@@ -7,21 +7,22 @@ is shown, and said so.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from simcollectives.algorithms import ALGORITHMS
 from simcollectives.cluster import Cluster, Link, Machine
-from simcollectives.engines.closed_form import require_closed_form
-from simcollectives.engines.job import make_job
-from simcollectives.errors import InputError, NoClosedFormError, listing
+from simcollectives.engines.closed_form import closed_form_parts
+from simcollectives.engines.job import Job, make_job
+from simcollectives.errors import InputError, listing
 from simcollectives.measured.fit import MIN_POINTS, jobs_of, predict_jobs
 from simcollectives.measured.models.alpha_beta import INSIDE_OVER_BETWEEN
 from simcollectives.measured.models.forms import AUTOMATIC, algorithm_of
 from simcollectives.measured.models.solve import Free, parameters_of, solve
-from simcollectives.measured.models.types import Columns, FloatArray, Parameter, SpreadErrors, columns_of, spread_errors
+from simcollectives.measured.models.types import FloatArray, Parameter, SpreadErrors, spread_errors, stacked
 from simcollectives.measured.sweep import MeasuredSweep
-from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
+from simcollectives.units import format_bandwidth, format_seconds
 
 _STARTS = 2
 _ALPHA = Free("alpha", 1e-9, 1e-2, 5e-6, None, "s", 1, "a message")
@@ -51,11 +52,6 @@ class Calibration:
     fits: tuple[LevelFit, ...]
     remarks: tuple[str, ...]
 
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster that was measured, with the largest number of nodes."""
-        return Cluster.two_level(self.nodes, self.gpus_per_node, self.intra, self.inter)
-
 
 def calibrate(sweeps: Sequence[MeasuredSweep], machine: Machine | None = None) -> Calibration:
     """The cluster of one system's sweeps; links that they do not show are those of ``machine``, if it is given.
@@ -78,15 +74,15 @@ def calibrate(sweeps: Sequence[MeasuredSweep], machine: Machine | None = None) -
     fits: list[LevelFit] = []
     intra = machine.intra if machine is not None else None
     inter = machine.inter if machine is not None else None
-    within, across = (_with_closed_form(some, remarks) for some in (within, across))
-    if not within and not across:
+    inside, between = (_with_closed_form(some, remarks) for some in (within, across))
+    if not inside and not between:
         raise InputError(f"nothing is left to fit: {'; '.join(remarks)}")
-    if within:
-        fits.append(_fit_level("intra", within, None))
+    if inside:
+        fits.append(_fit_level("intra", inside, None))
         intra = fits[-1].link
-    if across:
+    if between:
         tied = intra is None and local > 1
-        fits.append(_fit_level("inter", across, intra))
+        fits.append(_fit_level("inter", between, intra))
         inter = fits[-1].link
         if tied:
             intra = _inside(inter, local)
@@ -100,12 +96,21 @@ def calibrate(sweeps: Sequence[MeasuredSweep], machine: Machine | None = None) -
     return Calibration(max(sweep.nodes or 1 for sweep in sweeps), local, intra, inter, tuple(fits), tuple(remarks))
 
 
-def _with_closed_form(sweeps: Sequence[MeasuredSweep], remarks: list[str]) -> list[MeasuredSweep]:
+class _Simulated(NamedTuple):
+    """Messages of a sweep that this package prices exactly: the algorithm that stands for what ran, a job a message."""
+
+    sweep: MeasuredSweep
+    algorithm: str
+    jobs: Sequence[Job]
+
+
+def _with_closed_form(sweeps: Sequence[MeasuredSweep], remarks: list[str]) -> list[_Simulated]:
     """The sweeps and messages for which a closed form is exact on their cluster; a remark for the others."""
     kept = []
     for sweep in sweeps:
         name = simulated_algorithm(sweep)
-        exact = [index for index, size in enumerate(sweep.message_bytes) if name and _is_exact(sweep, name, size)]
+        jobs = jobs_of(_largest_job(sweep, name), sweep, "int8") if name else []
+        exact = [index for index, job in enumerate(jobs) if closed_form_parts(job) is not None]
         if len(exact) < MIN_POINTS:
             remarks.append(f"{sweep.name} is left out: no {sweep.collective} has a closed form on its cluster")
             continue
@@ -113,16 +118,13 @@ def _with_closed_form(sweeps: Sequence[MeasuredSweep], remarks: list[str]) -> li
             left = f"{len(sweep.message_bytes) - len(exact)} of {len(sweep.message_bytes)} messages"
             remarks.append(f"{left} of {sweep.name} are left out: no closed form of {name} there")
         sizes = tuple(sweep.message_bytes[index] for index in exact)
-        kept.append(replace(sweep, message_bytes=sizes, seconds=tuple(sweep.seconds[index] for index in exact)))
+        used = replace(sweep, message_bytes=sizes, seconds=tuple(sweep.seconds[index] for index in exact))
+        kept.append(_Simulated(used, name, [jobs[index] for index in exact]))
     return kept
 
 
-def _is_exact(sweep: MeasuredSweep, name: str, size: int) -> bool:
-    try:
-        require_closed_form(make_job(str(sweep.collective), name, _bare_cluster(sweep), size, None, "int8"))
-    except NoClosedFormError:
-        return False
-    return True
+def _largest_job(sweep: MeasuredSweep, name: str) -> Job:
+    return make_job(str(sweep.collective), name, _bare_cluster(sweep), max(sweep.message_bytes), None, "int8")
 
 
 def _bare_cluster(sweep: MeasuredSweep) -> Cluster:
@@ -146,28 +148,24 @@ def simulated_algorithm(sweep: MeasuredSweep) -> str:
     ran = algorithm_of(sweep)
     by_all_cards = ran in (AUTOMATIC, "ring") and (sweep.world_size or 1) > (sweep.nodes or 1) > 1
     order = [*(["rotated_rings"] if by_all_cards else []), ran, "ring", "pairwise", "direct", *known]
-    largest = max(sweep.message_bytes)
-    return next((str(name) for name in order if name in known and _is_exact(sweep, str(name), largest)), "")
+    exact = (name for name in order if name in known and closed_form_parts(_largest_job(sweep, str(name))) is not None)
+    return next(map(str, exact), "")
 
 
-def _fit_level(level: str, sweeps: Sequence[MeasuredSweep], intra: Link | None) -> LevelFit:
+def _fit_level(level: str, simulated: Sequence[_Simulated], intra: Link | None) -> LevelFit:
     """One link for all sweeps of a level; where nothing is known of the links inside, they are tied to it."""
-    columns = _columns(sweeps)
-    names = [simulated_algorithm(sweep) for sweep in sweeps]
-    jobs = []
-    for sweep, name in zip(sweeps, names, strict=True):
-        cluster = _bare_cluster(sweep)
-        first = make_job(str(sweep.collective), name, cluster, max(sweep.message_bytes), None, "int8")
-        jobs.append((cluster, jobs_of(first, sweep, "int8")))
+    sweeps = tuple(one.sweep for one in simulated)
+    columns = stacked(sweeps)
 
     def predict(values: Mapping[str, float]) -> FloatArray:
         link = Link(values["alpha"], values["bandwidth"])
         parts = []
-        for cluster, mine in jobs:
+        for one in simulated:
+            cluster = one.jobs[0].cluster
             inside = link if level == "intra" else intra or _inside(link, cluster.gpus_per_node)
             linked = cluster.with_link("intra", inside) if cluster.gpus_per_node > 1 else cluster
             linked = linked.with_link(level, link)
-            parts.append(predict_jobs(mine, linked))
+            parts.append(predict_jobs(one.jobs, linked))
         return np.concatenate(parts)
 
     free = (_ALPHA, _BANDWIDTH)
@@ -177,20 +175,9 @@ def _fit_level(level: str, sweeps: Sequence[MeasuredSweep], intra: Link | None) 
         Link(solution.values["alpha"], solution.values["bandwidth"]),
         parameters_of(solution, free),
         spread_errors(predict(solution.values), columns),
-        tuple(dict.fromkeys((str(sweep.collective), name) for sweep, name in zip(sweeps, names, strict=True))),
-        tuple(sweeps),
+        tuple(dict.fromkeys((str(one.sweep.collective), one.algorithm) for one in simulated)),
+        sweeps,
     )
-
-
-def _columns(sweeps: Sequence[MeasuredSweep]) -> Columns:
-    """Columns of sweeps of any collectives, one after another."""
-    parts = [columns_of([sweep]) for sweep in sweeps]
-    world_size, nodes, sizes, seconds = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("world_size", "nodes", "message_bytes", "seconds")
-    )
-    index = np.concatenate([np.full(len(part.seconds), place) for place, part in enumerate(parts)])
-    return Columns(parts[0].collective, tuple(sweeps), world_size, nodes, sizes, seconds, index.astype(np.int64))
 
 
 def _remarks(fits: Sequence[LevelFit]) -> list[str]:
@@ -208,10 +195,8 @@ def _remarks(fits: Sequence[LevelFit]) -> list[str]:
 
 
 def error_text(fit: LevelFit) -> str:
-    """The stated error of a level: "median 11 %, 90th percentile 30 %, largest 40 % at 1 MiB"."""
-    errors = fit.errors
-    largest = f"largest {format_ratio(errors.largest, 2)} at {format_bytes(errors.largest_at_bytes)}"
-    return f"median {format_ratio(errors.median, 2)}, 90th percentile {format_ratio(errors.p90, 2)}, {largest}"
+    """The stated error of a level."""
+    return fit.errors.text(2)
 
 
 def cluster_yaml(found: Calibration) -> str:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simcollectives.measured.models import AUTOMATIC, Fitted, algorithm_of, find_model, runs_on_hosts
-from simcollectives.measured.sweep import MeasuredSweep
+from simcollectives.measured.models.physical import MIN_BYTES
+from simcollectives.measured.models.types import share_inside
+from simcollectives.measured.sweep import MeasuredSweep, restrict
 
 LEAST_MESSAGES = 16
 """Of a sweep whose every second message is held out."""
@@ -98,11 +100,10 @@ def predict(test: Test, model: str = "physical") -> Outcome:
     fitted = find_model(model).fit(test.fitted)
     sweep = test.predicted
     ranks, nodes = sweep.world_size or 1, sweep.nodes or 1
-    predicted = fitted.predict(sweep.message_bytes, ranks, nodes)
-    relative = np.abs(predicted / np.array(sweep.seconds) - 1)
-    # The interval is around the prediction, so the difference is measured by it.
-    inside = np.abs(np.array(sweep.seconds) / predicted - 1) <= fitted.half_width(ranks, nodes)
-    return Outcome(test, fitted, tuple(relative.tolist()), float(np.mean(inside)))
+    predicted, measured = fitted.predict(sweep.message_bytes, ranks, nodes), np.array(sweep.seconds)
+    relative = np.abs(predicted / measured - 1)
+    inside = share_inside(predicted, measured, fitted.half_width(ranks, nodes))
+    return Outcome(test, fitted, tuple(relative.tolist()), inside)
 
 
 def count_tests(sweeps: Sequence[MeasuredSweep]) -> Iterator[Test]:
@@ -143,10 +144,7 @@ def machine_tests(sweeps: Sequence[MeasuredSweep]) -> Iterator[Test]:
 
 def _large(sweep: MeasuredSweep) -> MeasuredSweep:
     """The messages of 1 KiB and more, where there are any."""
-    kept = [(size, time) for size, time in zip(sweep.message_bytes, sweep.seconds, strict=True) if size >= 1024]
-    if not kept:
-        return sweep
-    return replace(sweep, message_bytes=tuple(size for size, _ in kept), seconds=tuple(seconds for _, seconds in kept))
+    return sweep if max(sweep.message_bytes) < MIN_BYTES else restrict(sweep, MIN_BYTES)
 
 
 def _system(sweep: MeasuredSweep) -> tuple[object, ...]:

@@ -1,13 +1,16 @@
-"""One measured sweep by name or path: a shipped set, a set of a CSV file, or a table of any log that is read."""
+"""Measured sweeps by what a person writes: shipped sets, sets of a CSV file, or the tables of any log that is read."""
 
+import fnmatch
 import os
+from dataclasses import replace
 from pathlib import Path
 
-from simcollectives.errors import InputError, Problem, listing, show_value, suggestion
-from simcollectives.measured import sweep as csv_sweeps
-from simcollectives.measured.logs.formats import PROJECT_CSV, detect, read_log
+from simcollectives.errors import InputError, Problem, show_value
+from simcollectives.measured.logs.formats import PROJECT_CSV, Format, detect, read_as
 from simcollectives.measured.logs.types import ReadLog
-from simcollectives.measured.sweep import PLACES, SHIPPED, MeasuredSweep
+from simcollectives.measured.sweep import PLACES, SHIPPED, MeasuredSweep, is_file, load_all, load_set, wrong_set
+
+_PATTERN = "*?["
 
 
 def load_sweep(
@@ -29,33 +32,58 @@ def load_sweep(
     """
     name = os.fspath(set_name_or_path)
     path = Path(name)
-    if name in SHIPPED or place not in PLACES or not csv_sweeps.is_file(path):
-        return csv_sweeps.load_sweep(set_name_or_path, set, place)
+    if name in SHIPPED or place not in PLACES or not is_file(path):
+        return load_set(set_name_or_path, set, place)
     known = detect(path)
-    if known is PROJECT_CSV or (known is None and path.suffix.lower() == ".csv"):
-        return csv_sweeps.load_sweep(path, set, place)
-    return choose(read_log(path, collective, ranks), set, place)
+    if _is_csv(known, path):
+        return load_set(path, set, place)
+    return _choose(read_as(known, path, collective, ranks), set, place)
 
 
-def choose(log: ReadLog, set: str | None = None, place: str = "out") -> MeasuredSweep:
-    """The sweep of a log with this name, or its only one, in this place.
+def load_sweeps(what: str | os.PathLike[str], place: str = "out") -> tuple[MeasuredSweep, ...]:
+    """Every sweep of a file, one shipped set, or all shipped sets whose names fit a pattern with ``*``.
 
     Raises:
-        InputError: there are several and none is named, or there is none of this name or place.
+        InputError: there is no such set or file, or it has problems; all of them at once.
     """
+    name = os.fspath(what)
+    path = Path(name)
+    if name in SHIPPED or not is_file(path):
+        fitting = fnmatch.filter(SHIPPED, name) if any(one in name for one in _PATTERN) else [what]
+        if not fitting:
+            raise InputError(f'no shipped set fits "{name}"; a pattern is like aic_h100_sxm_1n*_all_reduce')
+        return tuple(load_set(one, place=place) for one in fitting)
+    places: dict[str, MeasuredSweep] = {}
+    for sweep in _all_of(path):
+        if sweep.place == place or sweep.name not in places:
+            told = () if sweep.place == place else (f"measured only in place {show_value(sweep.place)}",)
+            places[sweep.name] = replace(sweep, dropped=(*told, *sweep.dropped))
+    return tuple(places.values())
+
+
+def _is_csv(known: Format | None, path: Path) -> bool:
+    """Whether a file is read as a CSV of this project: also one that is nothing else, to say what is wrong in it."""
+    return known is PROJECT_CSV or (known is None and path.suffix.lower() == ".csv")
+
+
+def _all_of(path: Path) -> tuple[MeasuredSweep, ...]:
+    known = detect(path)
+    found = load_all(path) if _is_csv(known, path) else read_as(known, path).measured
+    if not found:
+        raise InputError("the file holds steps, but no sweep; give a log of messages of several sizes", str(path))
+    return found
+
+
+def _choose(log: ReadLog, set: str | None, place: str) -> MeasuredSweep:
+    """The sweep of a log with this name, or its only one, in this place."""
     names = list(dict.fromkeys(sweep.name for sweep in log.measured))
-    if set is None and len(names) > 1:
-        message = f"the file holds {len(names)} sets; name one of them: {listing(names)}"
-    elif set is not None and set not in names:
-        message = f"no set {show_value(set)} in the file; {suggestion(set, names)}"
-    elif not names:
-        message = "the file holds steps, but no sweep"
-    else:
-        mine = [sweep for sweep in log.measured if sweep.name == (set or names[0])]
-        here = [sweep for sweep in mine if sweep.place == place]
-        if here:
-            return here[0]
-        other = mine[0].place
-        message = f"set {show_value(mine[0].name)} has no time with place {show_value(place)}; take place {other}"
+    wrong = wrong_set(names, set) if names else "the file holds steps, but no sweep"
+    if wrong is not None:
+        raise InputError([Problem("set", wrong)], log.source)
+    mine = [sweep for sweep in log.measured if sweep.name == (set or names[0])]
+    here = [sweep for sweep in mine if sweep.place == place]
+    if not here:
+        rule = f"set {show_value(mine[0].name)} has no time with place {show_value(place)}"
+        message = f"{rule}; take place {mine[0].place}"
         raise InputError([Problem("place", message)], log.source)
-    raise InputError([Problem("set", message)], log.source)
+    return here[0]

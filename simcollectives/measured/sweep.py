@@ -4,11 +4,10 @@ A sweep is one of the sets shipped with this package (:data:`SHIPPED`), or comes
 (``data/README.md`` says what they mean). Times are kept in seconds and sizes in bytes, as everywhere in this project.
 """
 
-import csv
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
@@ -25,19 +24,35 @@ from simcollectives.units import format_bytes
 _DATA = resources.files(__package__) / "data"
 
 
-def _shipped_names() -> tuple[str, ...]:
-    with (_DATA / "sets.csv").open(encoding="utf-8") as stream:
-        return tuple(row["name"] for row in csv.DictReader(stream))
-
-
-SHIPPED: tuple[str, ...] = _shipped_names()
-"""Names of the sweeps that come with the package."""
-
 PLACES: tuple[str, ...] = ("out", "in")
 """Where the result goes: into another buffer than the input's, or into the same."""
 
 TIMING_COLUMNS = ("set", "size_bytes", "time_us", "place")
 SET_COLUMNS = ("name", "n_gpus", "collective")
+
+_Lines = Mapping[str, Sequence[Row]]
+"""Lines of a table by the set that they are of."""
+
+
+@cache
+def _shipped_lines(file: str, required: tuple[str, ...]) -> _Lines:
+    """Lines of a shipped table, read once; what a set's own say is looked at when it is asked for."""
+    problems = Problems()
+    with (_DATA / file).open("rb") as stream:
+        found = _by_column(required[0], read_rows(stream, required, file, problems))
+    problems.raise_if_any(f"measured/data/{file}")
+    return found
+
+
+def _by_column(column: str, rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.get(column), []).append(row)
+    return found
+
+
+SHIPPED: tuple[str, ...] = tuple(_shipped_lines("sets.csv", SET_COLUMNS))
+"""Names of the sweeps that come with the package."""
 
 MAX_FILE_BYTES = 4 * 2**20
 """A larger file is refused unread: this is room for fifty thousand measured points."""
@@ -81,17 +96,8 @@ class _Point(NamedTuple):
     line: int
 
 
-def load_sweep(set_name_or_path: str | os.PathLike[str], set: str | None = None, place: str = "out") -> MeasuredSweep:
-    """A measured sweep: a shipped set by its name, or set ``set`` of a CSV file.
-
-    A text is a file where it is no shipped name and has a folder in it, ends in ``.csv`` or exists. ``set`` may be left
-    out where the file holds one set. ``place`` takes the out-of-place or the in-place measurements. Raises
-    :class:`InputError` with every problem of the file at once.
-
-    >>> sweep = load_sweep("aic_h100_sxm_1n8_all_gather")
-    >>> sweep.collective, sweep.world_size, sweep.message_bytes[0], sweep.seconds[0]
-    ('all_gather', 8, 512, 1.014e-05)
-    """
+def load_set(set_name_or_path: str | os.PathLike[str], set: str | None = None, place: str = "out") -> MeasuredSweep:
+    """A shipped set, or a set of a CSV file: what ``load_sweep`` gives for all that is no log."""
     name = os.fspath(set_name_or_path)
     if place not in PLACES:
         raise InputError([Problem("place", f"{show_value(place)} is no place; write {' or '.join(PLACES)}")])
@@ -144,31 +150,58 @@ def is_file(path: Path) -> bool:
 
 def _load_shipped(name: str, place: str) -> MeasuredSweep:
     problems = Problems()
-    with (_DATA / "sets.csv").open("rb") as sets:
-        found = _of_place(_describe(sets, name, problems), _shipped_points().get(name, []), place, problems)
-    problems.raise_if_any("measured/data/timings.csv")
-    return found
-
-
-@cache
-def _shipped_points() -> dict[str, list[_Point]]:
-    """Points of every shipped set, read once."""
-    problems = Problems()
-    found: dict[str, list[_Point]] = {}
-    with (_DATA / "timings.csv").open("rb") as timings:
-        for point in _read_points(timings, problems):
-            found.setdefault(point.set_name, []).append(point)
+    points = _points(_shipped_lines("timings.csv", TIMING_COLUMNS).get(name, ()), problems)
+    found = _of_place(_describe(_shipped_lines("sets.csv", SET_COLUMNS), name, problems), points, place, problems)
     problems.raise_if_any("measured/data/timings.csv")
     return found
 
 
 def _load_file(path: Path, set_name: str | None, place: str) -> MeasuredSweep:
-    beside = path.with_name("sets.csv") if path.name else path
-    with open_regular(path, MAX_FILE_BYTES) as timings:
-        if is_file(beside) and beside != path:
-            with open_regular(beside, MAX_FILE_BYTES) as sets:
-                return _load(timings, sets, str(path), set_name, place)
-        return _load(timings, None, str(path), set_name, place)
+    problems = Problems()
+    points = _points_by_set(path, problems)
+    chosen = _choose_set(list(points), set_name, problems)
+    described = _describe(_sets_beside(path, problems), chosen, problems)
+    found = _of_place(described, points.get(chosen, ()), place, problems)
+    problems.raise_if_any(str(path))
+    return found
+
+
+def load_all(path: Path) -> tuple[MeasuredSweep, ...]:
+    """Every set of a CSV file, each place of it that has points; raises what ``load_set`` does."""
+    problems = Problems()
+    points = _points_by_set(path, problems)
+    sets = _sets_beside(path, problems)
+    found = []
+    for name, mine in points.items():
+        described = _describe(sets, name, problems)
+        if problems.full:
+            break
+        places = {point.place for point in mine}
+        found += [_of_place(described, mine, place, problems) for place in PLACES if place in places]
+    problems.raise_if_any(str(path))
+    return tuple(found)
+
+
+def _points_by_set(path: Path, problems: Problems) -> dict[str, list[_Point]]:
+    before = len(problems.found)
+    found: dict[str, list[_Point]] = {}
+    with open_regular(path, MAX_FILE_BYTES) as stream:
+        for point in _points(read_rows(stream, TIMING_COLUMNS, "", problems), problems):
+            found.setdefault(point.set_name, []).append(point)
+    if not found and len(problems.found) == before:
+        problems.add("", "no line below the header; add measured points")
+    return found
+
+
+def _sets_beside(path: Path, problems: Problems) -> _Lines | None:
+    """The lines of the ``sets.csv`` in a file's folder; None where there is none, or it cannot be read."""
+    beside = path.with_name("sets.csv")
+    if beside == path or not is_file(beside):
+        return None
+    before = len(problems.found)
+    with open_regular(beside, MAX_FILE_BYTES) as stream:
+        found = _by_column("name", read_rows(stream, SET_COLUMNS, "sets.csv", problems))
+    return found if len(problems.found) == before else None
 
 
 def open_regular(path: Path, limit: int | None) -> IO[bytes]:
@@ -191,44 +224,12 @@ def open_regular(path: Path, limit: int | None) -> IO[bytes]:
         raise InputError([Problem("", message)], str(path)) from error
 
 
-def _load(timings: IO[bytes], sets: IO[bytes] | None, source: str, set_name: str | None, place: str) -> MeasuredSweep:
-    problems = Problems()
-    points = _read_points(timings, problems)
-    chosen = _choose_set(points, set_name, problems)
-    described = _describe(sets, chosen, problems)
-    found = _of_place(described, points, place, problems)
-    problems.raise_if_any(source)
-    return found
-
-
-def load_all(path: Path) -> tuple[MeasuredSweep, ...]:
-    """Every set of a CSV file, each place of it that has points; raises what ``load_sweep`` does."""
-    problems = Problems()
-    with open_regular(path, MAX_FILE_BYTES) as timings:
-        points = _read_points(timings, problems)
-    beside = path.with_name("sets.csv")
-    found = []
-    for name in dict.fromkeys(point.set_name for point in points):
-        described = _describe(None, name, problems)
-        if is_file(beside) and beside != path:
-            with open_regular(beside, MAX_FILE_BYTES) as sets:
-                described = _describe(sets, name, problems)
-        if problems.full:
-            break
-        for place in PLACES:
-            if any(point.place == place for point in points if point.set_name == name):
-                found.append(_of_place(described, points, place, problems))
-    problems.raise_if_any(str(path))
-    return tuple(found)
-
-
 def _of_place(described: MeasuredSweep, points: Sequence[_Point], place: str, problems: Problems) -> MeasuredSweep:
-    """The points of a set in one place, in a sweep that describes the set."""
-    mine = [point for point in points if point.set_name == described.name]
-    here = [point for point in mine if point.place == place]
+    """A set's points that are in one place, in a sweep that describes the set."""
+    here = [point for point in points if point.place == place]
     moving = sorted((point.size_bytes, point.seconds) for point in here if point.size_bytes > 0)
     if not moving and not problems.found:
-        problems.add("place", _nothing_left(described.name, mine, here, place))
+        problems.add("place", _nothing_left(described.name, points, here, place))
     return replace(
         described,
         message_bytes=tuple(size for size, _ in moving),
@@ -253,10 +254,9 @@ def _explain_dropped(lines: Sequence[int]) -> tuple[str, ...]:
     return (f"{rows} of size 0 left out (line {where}): no bytes move, so only a launch was timed",)
 
 
-def _read_points(stream: IO[bytes], problems: Problems) -> list[_Point]:
+def _points(rows: Iterable[Row], problems: Problems) -> list[_Point]:
     points = []
-    before = len(problems.found)
-    for row in read_rows(stream, TIMING_COLUMNS, "", problems):
+    for row in rows:
         set_name, place = row.get("set"), row.get("place")
         if not set_name:
             problems.add(row.place("set"), "empty; every line names the set it belongs to", row.line)
@@ -266,8 +266,6 @@ def _read_points(stream: IO[bytes], problems: Problems) -> list[_Point]:
         seconds = _seconds(row, problems)
         if set_name and place in PLACES and size is not None and seconds is not None:
             points.append(_Point(set_name, size, seconds, place, row.line))
-    if not points and len(problems.found) == before:
-        problems.add("", "no line below the header; add measured points")
     return points
 
 
@@ -294,27 +292,27 @@ def _seconds(row: Row, problems: Problems) -> float | None:
     return None
 
 
-def _choose_set(points: Sequence[_Point], asked: str | None, problems: Problems) -> str:
-    names = list(dict.fromkeys(point.set_name for point in points))
-    if asked is None and len(names) > 1:
-        problems.add("set", f"the file holds {len(names)} sets; name one of them: {listing(names)}")
+def wrong_set(names: Sequence[str], asked: str | None) -> str | None:
+    """What is wrong with asking for a set of a file that holds these; None where it is clear which one is meant."""
     if asked is None:
-        return names[0] if len(names) == 1 else ""
-    if names and asked not in names:
-        problems.add("set", f"no set {show_value(asked)} in the file; {suggestion(asked, names)}")
+        return f"the file holds {len(names)} sets; name one of them: {listing(names)}" if len(names) > 1 else None
+    return None if asked in names else f"no set {show_value(asked)} in the file; {suggestion(asked, names)}"
+
+
+def _choose_set(names: Sequence[str], asked: str | None, problems: Problems) -> str:
+    wrong = wrong_set(names, asked) if names else None
+    if wrong is not None:
+        problems.add("set", wrong)
         return ""
-    return asked
+    return asked or next(iter(names), "")
 
 
-def _describe(stream: IO[bytes] | None, name: str, problems: Problems) -> MeasuredSweep:
+def _describe(sets: _Lines | None, name: str, problems: Problems) -> MeasuredSweep:
     """The set's line of ``sets.csv``, as a sweep that has no points yet."""
     bare = MeasuredSweep(name, None, "", None, None, "", "", "", "", "", "", (), (), "out")
-    if stream is None:
+    if sets is None or not name:
         return bare
-    before = len(problems.found)
-    rows = [row for row in read_rows(stream, SET_COLUMNS, "sets.csv", problems) if row.get("name") == name]
-    if len(problems.found) > before or not name:
-        return bare
+    rows = sets.get(name, ())
     if len(rows) != 1:
         rule = "no line" if not rows else f"{len(rows)} lines (line {', '.join(str(row.line) for row in rows)})"
         problems.add("sets.csv", f"{rule} for set {show_value(name)}; keep exactly one, or take sets.csv away")

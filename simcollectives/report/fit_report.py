@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import numpy as np
 from rich.text import Text
 
 from simcollectives.cluster import load_machine
-from simcollectives.errors import InputError, Problem
+from simcollectives.errors import Gathered, InputError
 from simcollectives.measured import MeasuredSweep
 from simcollectives.measured.calibrate import Calibration, calibrate, cluster_yaml, error_text
 from simcollectives.measured.groups import fit_all, fit_for
-from simcollectives.measured.loading import load_sweeps
+from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.models import Fitted, Parameter, find_model
-from simcollectives.report.files import json_text, write_whole
+from simcollectives.measured.models.types import share_inside, spread_errors, stacked
+from simcollectives.report.files import json_text, png_bytes, write_whole
+from simcollectives.report.reading import naming_file
 from simcollectives.report.rows import byte_family
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading, make_console, rendered, show
 from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
@@ -107,19 +110,10 @@ def make_report(
 
 
 def _load(what: Sequence[str], place: str) -> list[MeasuredSweep]:
-    found: list[MeasuredSweep] = []
-    problems: list[Problem] = []
-    for one in what:
-        try:
-            found += load_sweeps(one, place)
-        except InputError as error:
-            source = f"{error.source}: " if error.source else ""
-            problems += [
-                Problem(f"{source}{problem.place}", problem.message, problem.line) for problem in error.problems
-            ]
-    if problems:
-        raise InputError(problems)
-    return found
+    gathered = Gathered()
+    found = [gathered.take(partial(naming_file, load_sweeps, one, place)) for one in what]
+    gathered.finish()
+    return [sweep for sweeps in found for sweep in sweeps or ()]
 
 
 def _of_sweep(fits: Sequence[Fitted], sweep: MeasuredSweep) -> Predicted:
@@ -127,10 +121,7 @@ def _of_sweep(fits: Sequence[Fitted], sweep: MeasuredSweep) -> Predicted:
     if fit is None:
         raise InputError(f"no fit predicts {sweep.name}: fit {sweep.collective} on as few or as many nodes, too")
     ranks, nodes = sweep.world_size or 1, sweep.nodes or 1
-    seconds = fit.predict(sweep.message_bytes, ranks, nodes)
-    return Predicted(
-        fit, sweep.name, ranks, nodes, sweep.message_bytes, tuple(seconds.tolist()), fit.half_width(ranks, nodes), sweep
-    )
+    return _predicted(fit, sweep.name, (ranks, nodes), sweep.message_bytes, sweep)
 
 
 def _of_nodes(fit: Fitted, nodes: int) -> Predicted:
@@ -140,12 +131,15 @@ def _of_nodes(fit: Fitted, nodes: int) -> Predicted:
         raise InputError(f"{nodes} nodes cannot be predicted from sweeps on one node: they show no link between nodes")
     longest = max(fit.columns.sweeps, key=lambda sweep: len(sweep.message_bytes))
     sizes = tuple(sorted(set(longest.message_bytes)))
-    world_size = nodes * ranks // on
-    seconds = fit.predict(sizes, world_size, nodes)
     title = f"{fit.collective}, {fit.algorithm}, {nodes} nodes"
-    return Predicted(
-        fit, title, world_size, nodes, sizes, tuple(seconds.tolist()), fit.half_width(world_size, nodes), None
-    )
+    return _predicted(fit, title, (nodes * ranks // on, nodes), sizes, None)
+
+
+def _predicted(
+    fit: Fitted, title: str, counts: tuple[int, int], sizes: tuple[int, ...], measured: MeasuredSweep | None
+) -> Predicted:
+    seconds = tuple(fit.predict(sizes, *counts).tolist())
+    return Predicted(fit, title, *counts, sizes, seconds, fit.half_width(*counts), measured)
 
 
 def report_blocks(report: FitReport) -> list[Block]:
@@ -187,10 +181,7 @@ def _count_text(ranks: int, nodes: int) -> str:
 
 def errors_text(fit: Fitted) -> str:
     """Return the errors of a fit: median, 90th percentile, the largest and where."""
-    errors = fit.errors
-    where = f"{format_bytes(errors.largest_at_bytes)} of {errors.largest_in}"
-    median, p90, largest = (format_ratio(one, _DIGITS) for one in (errors.median, errors.p90, errors.largest))
-    return f"median {median}, 90th percentile {p90}, largest {largest} at {where}; {errors.points} points"
+    return f"{fit.errors.text(_DIGITS)} of {fit.errors.largest_in}; {fit.errors.points} points"
 
 
 def show_parameter(parameter: Parameter, value: float) -> str:
@@ -238,19 +229,14 @@ def _prediction_blocks(one: Predicted) -> list[Block]:
             Column("quicker than", [f"{name} by {format_ratio(ratio, 2)}" for name, ratio in margins], right=False)
         )
     title = f"Predicted: {one.title} ({_count_text(one.world_size, one.nodes)})"
-    return [heading(title), TextTable(columns), *([Text(_off_text(one))] if one.relative else [])]
+    return [heading(title), TextTable(columns), *([] if one.measured is None else [Text(_off_text(one, one.measured))])]
 
 
-def _off_text(one: Predicted) -> str:
-    off = np.abs(one.relative)
-    worst = int(np.argmax(off))
-    median, p90, largest = (
-        format_ratio(float(value), _DIGITS) for value in (np.median(off), np.percentile(off, 90), off[worst])
-    )
-    at = format_bytes(one.message_bytes[worst])
-    ratios = np.array(one.measured.seconds if one.measured else ()) / np.array(one.seconds)
-    inside = format_ratio(float(np.mean(np.abs(ratios - 1) <= one.half_width)), 2)
-    return f"error: median {median}, 90th percentile {p90}, largest {largest} at {at}; {inside} inside the interval"
+def _off_text(one: Predicted, measured: MeasuredSweep) -> str:
+    predicted = np.array(one.seconds)
+    errors = spread_errors(predicted, stacked([measured]))
+    inside = format_ratio(share_inside(predicted, np.array(measured.seconds), one.half_width), 2)
+    return f"error: {errors.text(_DIGITS)}; {inside} inside the interval"
 
 
 def _cluster_blocks(cluster: Calibration) -> list[Block]:
@@ -280,16 +266,16 @@ def write_report(report: FitReport, path: Path) -> list[Path]:
     """
     if report.cluster is None:
         raise InputError(f"nothing is written to {path}: {'; '.join(report.told)}")
-    from simcollectives.report.plot_fit import residuals_png
+    from simcollectives.report.plot_fit import residuals
 
     return [
         write_whole(path, cluster_yaml(report.cluster).encode()),
-        write_whole(path.with_suffix(".residuals.png"), residuals_png(report.fits)),
+        write_whole(path.with_suffix(".residuals.png"), png_bytes(residuals(report.fits))),
     ]
 
 
 def report_json(report: FitReport) -> dict[str, Any]:
-    """Return a report as JSON data, in SI units."""
+    """Return a report as data for ``json_text``, in SI units."""
     return {
         "fits": [_fit_json(fit) for fit in report.fits],
         "predictions": [_prediction_json(one) for one in report.predictions],
@@ -310,7 +296,7 @@ def _fit_json(fit: Fitted) -> dict[str, Any]:
             {
                 "name": one.name,
                 "unit": one.unit,
-                **{end: _number(getattr(one, end)) for end in ("value", "low", "high")},
+                **{end: getattr(one, end) for end in ("value", "low", "high")},
                 "remark": one.remark,
             }
             for one in fit.parameters
@@ -322,10 +308,6 @@ def _fit_json(fit: Fitted) -> dict[str, Any]:
         "largest_in": errors.largest_in,
         "warnings": list(fit.warnings),
     }
-
-
-def _number(value: float) -> float | None:
-    return value if np.isfinite(value) else None
 
 
 def _prediction_json(one: Predicted) -> dict[str, Any]:
@@ -343,7 +325,7 @@ def _prediction_json(one: Predicted) -> dict[str, Any]:
                 "measured_seconds": None if one.measured is None else one.measured.seconds[place],
                 "algorithm": choice.algorithm[place],
                 "runner_up": choice.runner_up[place] or None,
-                "margin": _number(choice.margin[place]),
+                "margin": choice.margin[place],
             }
             for place, (size, seconds) in enumerate(zip(one.message_bytes, one.seconds, strict=True))
         ],

@@ -92,9 +92,14 @@ def draw_ratios(axes: "Axes", sweep: MeasuredSweep, fit: Fit) -> None:
             markersize=2.5,
         )
         both += [ratio for _, ratio in pairs]
+    set_ratio_axis(axes, both)
+
+
+def set_ratio_axis(axes: "Axes", ratios: Sequence[float]) -> None:
+    """Set the vertical axis for predicted over measured times, with a line at 1."""
     axes.axhline(1, color=GREY, linewidth=0.9)
     axes.set_yscale("log")
-    low, high = log_limits([*both, 0.8, 1.25], pad=0.06)
+    low, high = log_limits([*ratios, 0.8, 1.25], pad=0.06)
     axes.set_ylim(low, high)
     set_ticks(axes.yaxis, decade_ticks(low, high), lambda ratio: f"{ratio:.4g}x")
     axes.set_ylabel("predicted / measured")

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from simcollectives.errors import Gathered, InputError, Problem
 from simcollectives.measured.logs import ReadLog, read_log
@@ -13,6 +14,7 @@ from simcollectives.report.table_logs import log_blocks, log_json
 from simcollectives.report.text import make_console, rendered, show
 
 Say = Callable[[str], None]
+Value = TypeVar("Value")
 
 
 def read_and_show(
@@ -28,7 +30,7 @@ def read_and_show(
     gathered = Gathered()
     logs = []
     for path in paths:
-        log = gathered.take(partial(_read, path, collective, ranks))
+        log = gathered.take(partial(naming_file, read_log, path, collective, ranks))
         if log is not None:
             logs.append(log)
     if as_json:
@@ -47,13 +49,13 @@ def read_and_show(
             say(f"wrote {written}")
 
 
-def _read(path: Path, collective: str | None, ranks: int | None) -> ReadLog:
+def naming_file(read: Callable[..., Value], file: object, *more: object) -> Value:
+    """Return what ``read`` returns of a file; errors of several files are raised together, so each names its own."""
     try:
-        return read_log(path, collective, ranks)
+        return read(file, *more)
     except InputError as error:
-        # Errors of several files are raised together: each names its own.
         raise InputError(
-            [Problem(f"{path}{f' {p.place}' if p.place else ''}", p.message, p.line) for p in error.problems]
+            [Problem(f"{file}{f': {p.place}' if p.place else ''}", p.message, p.line) for p in error.problems]
         ) from None
 
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from simcollectives.measured.logs.nccl_row import ITEM_BYTES
-from simcollectives.measured.logs.types import Kind, Sample, rounding
+from simcollectives.measured.logs.types import MAX_RANKS, Kind, Sample, rounding
 from simcollectives.metrics import bus_factor
 from simcollectives.units import format_bytes, format_seconds
 
@@ -22,7 +22,6 @@ TOLERANCE = 0.01
 SLOW = 1.6
 """A point so many times slower than both its neighbours is warned about."""
 
-MAX_RANKS = 1 << 20
 _SHORTEST_CHECKED = 10e-6
 _LEAST_CHECKED_ALGBW = 5.0
 _MOST_SECONDS = 1e6

@@ -15,7 +15,7 @@ from simcollectives.measured.logs.osu_text import looks_like_osu_text, read_osu_
 from simcollectives.measured.logs.rccl_csv import looks_like_rccl_csv, read_rccl_csv
 from simcollectives.measured.logs.streams import Source
 from simcollectives.measured.logs.sweeps import sweeps_of, with_dropped
-from simcollectives.measured.logs.types import LogSweep, MeasuredStep, ReadLog, Table, Tally
+from simcollectives.measured.logs.types import MAX_RANKS, LogSweep, MeasuredStep, ReadLog, Table, Tally
 from simcollectives.metrics import COLLECTIVES
 
 Found = tuple[list[Table], tuple[MeasuredStep, ...]]
@@ -23,7 +23,6 @@ Found = tuple[list[Table], tuple[MeasuredStep, ...]]
 _JSON = re.compile(r"[\s\ufeff]*[\[{]\s*[\"{]")
 _TRACE = ('"traceEvents"', '"schemaVersion"', '"deviceProperties"', '"distributedInfo"', '"ph"')
 _NCCL_KEYS = ('"results"', '"size"', '"nccl_version"', '"config"', '"start_time"', '"args"')
-_MOST_RANKS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,8 @@ def _lines(read: Callable[..., list[Table]]) -> Callable[[Source, Tally], Found]
     return found
 
 
+PROJECT_CSV = Format("CSV of this project", lambda _source, _tally: ([], ()), _is_project_csv)
+
 FORMATS: tuple[Format, ...] = (
     Format(
         "PyTorch profiler trace",
@@ -67,14 +68,12 @@ FORMATS: tuple[Format, ...] = (
         lambda source, tally: (read_nccl_json(source.text, tally), ()),
         lambda head: _is_json_with(head, _NCCL_KEYS),
     ),
-    Format("CSV of this project", lambda _source, _tally: ([], ()), _is_project_csv),
+    PROJECT_CSV,
     Format("rccl-tests CSV", _lines(read_rccl_csv), lambda head: looks_like_rccl_csv(_first_line(head))),
     Format("nccl-tests or rccl-tests log", _lines(read_nccl_text), in_line=looks_like_nccl_text),
     Format("OSU micro-benchmarks log", _lines(read_osu_text), in_line=looks_like_osu_text),
 )
 """Every format, in the order in which they are tried; the CSV of this project is read by ``measured.sweep``."""
-
-PROJECT_CSV = next(known for known in FORMATS if known.in_head is _is_project_csv)
 
 
 def detect(path: Path) -> Format | None:
@@ -107,9 +106,12 @@ def read_log(path: Path | str, collective: str | None = None, ranks: int | None 
         InputError: the file cannot be read, is of no known format, holds nothing that can be used, or its processes
             each ran alone.
     """
-    path = Path(path)
+    return read_as(detect(Path(path)), Path(path), collective, ranks)
+
+
+def read_as(known: Format | None, path: Path, collective: str | None = None, ranks: int | None = None) -> ReadLog:
+    """What ``read_log`` reads of a file whose format was found out before."""
     _check_asked(collective, ranks)
-    known = detect(path)
     if known is None:
         names = ", ".join(one.name for one in FORMATS)
         raise InputError(f"nothing in this file is known as a measurement; what is read: {names}", str(path))
@@ -136,8 +138,8 @@ def read_log(path: Path | str, collective: str | None = None, ranks: int | None 
 def _check_asked(collective: str | None, ranks: int | None) -> None:
     if collective is not None and collective not in COLLECTIVES:
         raise InputError(f"{show_value(collective)} is no collective; {suggestion(collective, COLLECTIVES)}")
-    if ranks is not None and not 1 <= ranks <= _MOST_RANKS:
-        raise InputError(f"{show_value(ranks)} ranks cannot be; give a number from 1 to {_MOST_RANKS}")
+    if ranks is not None and not 1 <= ranks <= MAX_RANKS:
+        raise InputError(f"{show_value(ranks)} ranks cannot be; give a number from 1 to {MAX_RANKS}")
 
 
 def _nothing(tables: list[Table], tally: Tally) -> str:

@@ -20,7 +20,6 @@ class Part(NamedTuple):
     ``element`` tells an element of that member's array from a whole value. The key None ends a document.
     """
 
-    document: int
     key: str | None
     value: Any
     element: bool
@@ -37,20 +36,18 @@ def json_parts(stream: IO[str], parse_float: Callable[[str], Any] = float) -> It
         MalformedError: no JSON from there on.
     """
     text = _Text(stream, parse_float)
-    document = 0
     while first := text.blank():
         if first == "{":
-            yield from _object(text, document)
+            yield from _object(text)
         elif first == "[":
             for value in _elements(text):
-                yield Part(document, "", value, True)
+                yield Part("", value, True)
         else:
             raise MalformedError(f"{first!r} begins no JSON object or array")
-        yield Part(document, None, None, False)
-        document += 1
+        yield Part(None, None, False)
 
 
-def _object(text: "_Text", document: int) -> Iterator[Part]:
+def _object(text: "_Text") -> Iterator[Part]:
     text.take("{")
     while text.blank() != "}":
         key = text.value()
@@ -60,9 +57,9 @@ def _object(text: "_Text", document: int) -> Iterator[Part]:
         text.take(":")
         if text.blank() == "[":
             for value in _elements(text):
-                yield Part(document, key, value, True)
+                yield Part(key, value, True)
         else:
-            yield Part(document, key, text.value(), False)
+            yield Part(key, text.value(), False)
         if text.blank() != ",":
             break
         text.take(",")

@@ -86,12 +86,12 @@ def measured_steps(
         marks, launches = [_whole(everything)], (array("q"), array("q"))
     marks = sorted(marks, key=lambda mark: mark.start)
     spans = [_assigned(work, marks, launches) for work in everything]
-    launched = _launch_times(collectives, launches)
-    order = sorted(range(len(kernels)), key=lambda number: (launched[number], kernels[number].correlation))
+    order = np.lexsort((np.array(collectives.correlations), _launch_times(collectives, launches)))
     found = []
-    for number, (begin, end) in enumerate(_windows(marks, spans)):
-        mine = [kernels[place] for place in order if spans[2].steps[place] == number]
-        found.append(_step(marks[number].name, rank, (begin, end), spans, kernels, mine))
+    for number, window in enumerate(_windows(marks, spans)):
+        mine = [kernels[place] for place in order[spans[2].steps[order] == number].tolist()]
+        near = [kernels[place] for place in np.flatnonzero(_is_near(spans[2], window)).tolist()]
+        found.append(_step(marks[number].name, rank, window, spans, near, mine))
     return tuple(found)
 
 
@@ -134,13 +134,13 @@ def _step(
     rank: int | None,
     window: tuple[int, int],
     spans: Sequence[_Spans],
-    kernels: Sequence[Kernel],
+    near: Sequence[Kernel],
     mine: Sequence[Kernel],
 ) -> MeasuredStep:
+    """A step of which ``near`` are the communication kernels that run in its window, ``mine`` those launched in it."""
     begin, end = window
     compute = union(_within(spans[0], window))
     taking = union(_within(spans[2], window))
-    near = [kernel for kernel in kernels if kernel.end > begin and kernel.start < end]
     waiting = None
     if all(kernel.collective.waiting_us is not None for kernel in near):
         waits = union(_clipped(((kernel.start, kernel.begins) for kernel in near), window))
@@ -161,8 +161,13 @@ def _step(
     )
 
 
+def _is_near(spans: _Spans, window: tuple[int, int]) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = (spans.ends > window[0]) & (spans.starts < window[1])
+    return found
+
+
 def _within(spans: _Spans, window: tuple[int, int]) -> Iterator[Interval]:
-    near = (spans.ends > window[0]) & (spans.starts < window[1])
+    near = _is_near(spans, window)
     return _clipped(zip(spans.starts[near].tolist(), spans.ends[near].tolist(), strict=True), window)
 
 

@@ -11,9 +11,8 @@ from typing import IO, Any
 
 from simcollectives.measured.logs.json_stream import MalformedError, json_parts
 from simcollectives.measured.logs.nccl_text import version_text
-from simcollectives.measured.logs.types import MAX_SAMPLES, MAX_TABLES, DeviceLine, Kind, Sample, Table, Tally
+from simcollectives.measured.logs.types import MAX_RANKS, MAX_TABLES, DeviceLine, Kind, Sample, Table, Tally
 
-_MOST_RANKS = 1 << 20
 _PLACES = (("out_of_place", "out"), ("in_place", "in"))
 
 
@@ -41,7 +40,6 @@ class RowReader:
         self.tally = tally
         self.tables: list[Table] = []
         self.loose: dict[tuple[Any, ...], Table] = {}
-        self.samples = 0
         self._start()
 
     def _start(self) -> None:
@@ -117,7 +115,7 @@ class RowReader:
             if time is None:
                 self.tally.skip("a result without a time", self.tally.lines)
             else:
-                self._add(table, _kind(row), Sample(self.tally.lines, size, count, place, time, *rates, wrong))
+                self.tally.keep(table, _kind(row), Sample(self.tally.lines, size, count, place, time, *rates, wrong))
 
     def _standing_alone(self, row: dict[str, Any]) -> None:
         """A row that may say the collective and the ranks itself, as those of rccl-tests do."""
@@ -152,14 +150,7 @@ class RowReader:
         place = "in" if str(row.get("inPlace", 0)).strip().lower() in ("1", "true") else "out"
         wrong = (_number(row.get("wrong")) or 0) > 0
         rates = _text(row.get("algBw")), _text(row.get("busBw"))
-        self._add(table, _kind(row), Sample(self.tally.lines, size, None, place, time, *rates, wrong))
-
-    def _add(self, table: Table, kind: Kind, sample: Sample) -> None:
-        if self.samples >= MAX_SAMPLES:
-            self.tally.skip(f"beyond the first {MAX_SAMPLES} samples", sample.line)
-            return
-        self.samples += 1
-        table.add(kind, sample)
+        self.tally.keep(table, _kind(row), Sample(self.tally.lines, size, None, place, time, *rates, wrong))
 
 
 def _kind(row: dict[str, Any]) -> Kind:
@@ -188,7 +179,7 @@ def _device(one: dict[str, Any]) -> DeviceLine:
 def _all_ranks(listed: list[DeviceLine], each: int) -> Iterator[DeviceLine]:
     """All ranks, where a process of ``each`` ranks is listed by its first one only."""
     first_only = each > 1 and all(device.rank % each == 0 for device in listed)
-    if not first_only or len(listed) * each > _MOST_RANKS:
+    if not first_only or len(listed) * each > MAX_RANKS:
         yield from listed
         return
     for device in listed:

@@ -23,9 +23,7 @@ from simcollectives.measured.logs.nccl_row import (
 )
 from simcollectives.measured.logs.prefixes import label, without_prefix
 from simcollectives.measured.logs.streams import Line
-from simcollectives.measured.logs.types import MAX_SAMPLES, MAX_TABLES, DeviceLine, Table, Tally
-
-MAX_RANKS = 1 << 20
+from simcollectives.measured.logs.types import MAX_RANKS, MAX_TABLES, DeviceLine, Table, Tally
 
 _DEVICE = re.compile(
     r"(?:^|[#\s>])Rank\s+([0-9]{1,7})\s+(?:Group\s+([0-9]{1,7})\s+)?(?:Pid\s+([0-9]{1,9})\s+)?on\s+(\S+)\s+device\s+[0-9]+"
@@ -78,7 +76,6 @@ class _Reader:
     pending: str = ""
     pending_line: int = 0
     program: tuple[str, str] = ("", "")
-    samples: int = 0
 
     @property
     def table(self) -> Table:
@@ -207,11 +204,7 @@ def _add(reader: _Reader, row: ParsedRow, line: int) -> None:
         reader.layout = replace(reader.layout, root=row.kind.root is not None or None)
     table.line = table.line or line
     for sample in row.samples:
-        if reader.samples >= MAX_SAMPLES:
-            tally.skip(f"beyond the first {MAX_SAMPLES} samples", line)
-            continue
-        reader.samples += 1
-        table.add(row.kind, sample)
+        tally.keep(table, row.kind, sample)
     if not table.collective and row.samples:
         table.collective, table.collective_from = reader.program
         reader.program = "", ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from simcollectives.measured.logs.prefixes import without_prefix
 from simcollectives.measured.logs.streams import Line
-from simcollectives.measured.logs.types import MAX_SAMPLES, MAX_TABLES, Kind, Sample, Table, Tally
+from simcollectives.measured.logs.types import MAX_TABLES, Kind, Sample, Table, Tally
 
 TITLE = re.compile(
     r"#\s*OSU\s+(?:MPI|[NR]CCL|XCCL|[A-Z]+)[\w\-]*\s+(.{1,80}?)\s+(?:Latency\s+)?Test\b(?:\s+(v[\w.\-]+))?"
@@ -32,7 +32,6 @@ class _Reader:
     column: int | None = None
     columns: int = 0
     dtype: str = ""
-    samples: int = 0
 
 
 def looks_like_osu_text(text: str) -> bool:
@@ -81,8 +80,6 @@ def _take(reader: _Reader, line: int, size: int, cells: list[str]) -> None:
         reader.tally.skip("a row under a header without an average latency", line)
     elif len(cells) < reader.columns or not _NUMBER.fullmatch(cells[reader.column]):
         reader.tally.skip("a row is cut off", line)
-    elif reader.samples >= MAX_SAMPLES:
-        reader.tally.skip(f"beyond the first {MAX_SAMPLES} samples", line)
     else:
-        reader.samples += 1
-        reader.tables[-1].add(Kind(reader.dtype), Sample(line, size, None, "out", cells[reader.column]))
+        sample = Sample(line, size, None, "out", cells[reader.column])
+        reader.tally.keep(reader.tables[-1], Kind(reader.dtype), sample)

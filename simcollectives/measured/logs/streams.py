@@ -32,17 +32,14 @@ class Source:
     """A file opened as text. ``damage`` says, once it is read, why it ends early; empty where it does not."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         self._file = open_regular(path, limit=None)
-        self._raw: _Unpacked | None = None
         try:
             first = self._file.read(_CHUNK)
             self._file.seek(0)
         except OSError as error:
             self._file.close()
             raise InputError(f"cannot be read ({error.strerror}); check the file", str(path)) from error
-        packed = first.startswith(_GZIP)
-        self._raw = _Unpacked(self._file, packed)
+        self._raw = _Unpacked(self._file, packed=first.startswith(_GZIP))
         buffered = io.BufferedReader(self._raw, _CHUNK)
         encoding = _encoding(buffered.peek(_CHUNK)[:4096])
         self.text = io.TextIOWrapper(buffered, encoding=encoding, errors="replace", newline=None)
@@ -50,7 +47,7 @@ class Source:
     @property
     def damage(self) -> str:
         """Why the file ends early; empty where it does not, as far as it was read."""
-        return self._raw.damage if self._raw is not None else ""
+        return self._raw.damage
 
     def __enter__(self) -> "Source":
         return self

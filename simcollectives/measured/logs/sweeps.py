@@ -89,7 +89,7 @@ def _exponent(table: Table, tally: Tally) -> int:
     """The unit of the times: the header's, else the one that the rates fit, else microseconds."""
     if table.exponent is not None:
         return table.exponent
-    fitting = checks.unit_of((kind, sample) for kind, samples in table.samples.items() for sample in samples)
+    fitting = checks.unit_of(table.pairs())
     if fitting == -3:
         tally.warn(f"line {table.line}: no header says the unit of the times; they are milliseconds by the rates")
     return -6 if fitting is None else fitting
@@ -133,17 +133,16 @@ def _drop_other_busbw(table: Table, settled: Settled, tally: Tally) -> None:
             kind, sample, settled.exponent
         )
 
-    agreeing = {kind: [one for one in samples if agrees(kind, one)] for kind, samples in table.samples.items()}
-    if sum(map(len, agreeing.values())) < _MOSTLY * table.count:
+    agreeing: dict[Kind, list[Sample]] = {kind: [] for kind in table.samples}
+    others: list[Sample] = []
+    for kind, sample in table.pairs():
+        (agreeing[kind] if agrees(kind, sample) else others).append(sample)
+    if table.count - len(others) < _MOSTLY * table.count:
         tally.warn(f"line {table.line}: busbw over algbw is not that of {collective} on {ranks} ranks")
         return
-    for kind, kept in agreeing.items():
-        lines = Counter(sample.line for sample in table.samples[kind])
-        lines.subtract(sample.line for sample in kept)
-        for line, count in lines.items():
-            if count:
-                tally.skip("busbw over algbw contradicts the other rows", line, count)
-        table.samples[kind] = kept
+    for sample in others:
+        tally.skip("busbw over algbw contradicts the other rows", sample.line)
+    table.samples = agreeing
 
 
 def _sweeps(table: Table, settled: Settled, name: str, source: Path, tally: Tally) -> list[LogSweep]:

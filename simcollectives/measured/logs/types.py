@@ -1,6 +1,6 @@
 """What readers of logs hand over: samples in tables, and a tally of what was skipped; and what is made of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import NamedTuple
@@ -13,6 +13,12 @@ MAX_SAMPLES = 200_000
 
 MAX_TABLES = 1000
 """Tables that are kept of one log."""
+
+MAX_WARNINGS = 1000
+"""Warnings of one log that are kept: a line may give one, and each new one is compared with all."""
+
+MAX_RANKS = 1 << 20
+"""Ranks beyond which a number in a log is none of ranks."""
 
 
 class Sample(NamedTuple):
@@ -86,6 +92,12 @@ class Table:
         """How many samples there are."""
         return sum(len(samples) for samples in self.samples.values())
 
+    def pairs(self) -> Iterator[tuple[Kind, Sample]]:
+        """Every sample, with what it is of."""
+        for kind, samples in self.samples.items():
+            for sample in samples:
+                yield kind, sample
+
     def add(self, kind: Kind, sample: Sample) -> None:
         """Note one sample."""
         self.samples.setdefault(kind, []).append(sample)
@@ -112,6 +124,15 @@ class Tally:
     skipped: dict[str, Skipped] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     lines: int = 0
+    samples: int = 0
+
+    def keep(self, table: Table, kind: Kind, sample: Sample) -> None:
+        """Note a sample of a table; beyond ``MAX_SAMPLES`` it is counted only."""
+        if self.samples >= MAX_SAMPLES:
+            self.skip(f"beyond the first {MAX_SAMPLES} samples", sample.line)
+            return
+        self.samples += 1
+        table.add(kind, sample)
 
     def skip(self, reason: str, line: int | None = None, count: int = 1) -> None:
         """Count something that is not taken."""
@@ -122,9 +143,10 @@ class Tally:
         self.skipped[reason] = replace(known, count=known.count + count, lines=lines)
 
     def warn(self, text: str) -> None:
-        """Note a warning, once."""
-        if text not in self.warnings:
-            self.warnings.append(text)
+        """Note a warning, once; the last of ``MAX_WARNINGS`` says that there are more."""
+        if len(self.warnings) < MAX_WARNINGS and text not in self.warnings:
+            last = len(self.warnings) == MAX_WARNINGS - 1
+            self.warnings.append("further warnings of this log are left out" if last else text)
 
 
 @dataclass(frozen=True)

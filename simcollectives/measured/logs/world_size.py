@@ -1,11 +1,10 @@
 """Of which collective a table is, and how many ranks ran it: from what the log says, else from its numbers."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from simcollectives.measured.logs import checks
-from simcollectives.measured.logs.types import Kind, Sample, Table, Tally
+from simcollectives.measured.logs.types import MAX_RANKS, Kind, Sample, Table, Tally
 
 ASKED = "as asked for"
 UNKNOWN = "not known"
@@ -81,7 +80,7 @@ def _parts(samples: list[tuple[Kind, Sample]]) -> int | None:
 
 def ranks_of(table: Table, collective: str | None, asked: int | None, tally: Tally) -> Ranks:
     """How many ranks ran a table; where the log's statements differ, its numbers decide, and a warning says so."""
-    pairs = list(_pairs(table))
+    pairs = list(table.pairs())
     parts = _parts(pairs)
     parts = parts if parts is not None and parts > 1 else None
     rates = None
@@ -123,7 +122,7 @@ def _span(rates: tuple[int, int]) -> str:
     least, most = rates
     if least == most:
         return f"{least} ranks"
-    return f"{least} or more ranks" if most >= checks.MAX_RANKS else f"{least} to {most} ranks"
+    return f"{least} or more ranks" if most >= MAX_RANKS else f"{least} to {most} ranks"
 
 
 def _contradiction(stated: int, parts: int | None, rates: tuple[int, int] | None) -> int | None:
@@ -148,9 +147,3 @@ def _listed(table: Table) -> int | None:
 def groups_of(table: Table) -> int:
     """How many groups of ranks ran at once."""
     return len({device.group for device in table.devices})
-
-
-def _pairs(table: Table) -> Iterator[tuple[Kind, Sample]]:
-    for kind, samples in table.samples.items():
-        for sample in samples:
-            yield kind, sample

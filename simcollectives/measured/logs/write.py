@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from simcollectives.errors import InputError, Problem, show_value
-from simcollectives.measured.sweep import SET_COLUMNS, MeasuredSweep, is_file, open_regular
+from simcollectives.measured.sweep import MAX_FILE_BYTES, SET_COLUMNS, MeasuredSweep, is_file, open_regular
 from simcollectives.metrics import algbw, bus_factor, busbw
 
 _TIMINGS = ("set", "size_bytes", "time_us", "algbw_GBps", "busbw_GBps", "place")
@@ -15,7 +15,6 @@ _SETS = (
     *("name", "gpu", "n_gpus", "n_nodes", "intra_link", "nic", "nccl_version", "collective", "algo", "source"),
     *("caveats", "n_points", "min_size", "max_size", "bus_factor"),
 )
-_LARGEST_SETS = 4 << 20
 
 
 def timings_csv(sweeps: Sequence[MeasuredSweep]) -> str:
@@ -80,7 +79,7 @@ def _check(sweeps: Sequence[MeasuredSweep]) -> None:
 def _rows_at(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     if not is_file(path):
         return list(_SETS), []
-    with open_regular(path, _LARGEST_SETS) as stream:
+    with open_regular(path, MAX_FILE_BYTES) as stream:
         content = stream.read()
     try:
         reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig")), strict=True)

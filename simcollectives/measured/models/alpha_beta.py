@@ -73,5 +73,4 @@ def fit_alpha_beta(sweeps: Sequence[MeasuredSweep]) -> Fitted:
         fits_counts=algorithm is not None,
         warnings=(*found, *(text for sweep in sweeps for text in dips(sweep))),
         assumed=algorithm or "",
-        values=solution.values,
     )

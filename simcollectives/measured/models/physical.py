@@ -244,10 +244,8 @@ def _fitted(
     free: Sequence[Free],
     solution: Solution,
 ) -> Fitted:
-    values = solution.values
-
     def every(ranks: FloatArray, nodes: FloatArray, size: FloatArray) -> FloatArray:
-        return _times(lines, ranks, nodes, size)(values)
+        return _times(lines, ranks, nodes, size)(solution.values)
 
     def formula(ranks: FloatArray, nodes: FloatArray, size: FloatArray) -> FloatArray:
         return np.asarray(1e-6 * np.min(every(ranks, nodes, size), axis=0))
@@ -270,7 +268,6 @@ def _fitted(
         warnings=_warnings(columns, named, assumed, kind, lines, parameters, choose),
         chooser=choose,
         assumed=" or ".join(assumed),
-        values=values,
     )
 
 

@@ -42,10 +42,9 @@ class Free:
 
 @dataclass(frozen=True)
 class Solution:
-    """Values by name, the cost at them, and the standard error of each one's logarithm."""
+    """Values by name, and the standard error of each one's logarithm."""
 
     values: dict[str, float]
-    cost: float
     log_errors: dict[str, float]
 
 
@@ -80,9 +79,7 @@ def solve(
             best = found
     assert best is not None  # there is at least one start
     errors = _log_errors(residuals(best.x), np.asarray(best.jac), len(measured), weights)
-    return Solution(
-        dict(zip(names, np.exp(best.x).tolist(), strict=True)), float(best.cost), dict(zip(names, errors, strict=True))
-    )
+    return Solution(dict(zip(names, np.exp(best.x).tolist(), strict=True)), dict(zip(names, errors, strict=True)))
 
 
 def _log_errors(residuals: FloatArray, jacobian: FloatArray, points: int, weights: FloatArray) -> list[float]:

@@ -3,13 +3,14 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from simcollectives.errors import InputError, listing
 from simcollectives.measured.sweep import MeasuredSweep
+from simcollectives.units import format_bytes, format_ratio
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -69,6 +70,11 @@ class SpreadErrors:
     largest_in: str
     points: int
 
+    def text(self, digits: int) -> str:
+        """Return the errors in words: "median 11%, 90th percentile 30%, largest 40% at 1 MiB"."""
+        median, p90, largest = (format_ratio(one, digits) for one in (self.median, self.p90, self.largest))
+        return f"median {median}, 90th percentile {p90}, largest {largest} at {format_bytes(self.largest_at_bytes)}"
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -106,7 +112,6 @@ class Fitted:
     warnings: tuple[str, ...] = ()
     chooser: Callable[[FloatArray, FloatArray, FloatArray], Choice] | None = None
     assumed: str = ""
-    values: dict[str, float] = field(default_factory=dict)
 
     def predict(self, message_bytes: Sequence[float], world_size: int, nodes: int) -> FloatArray:
         """Seconds at messages, on so many ranks and nodes.
@@ -153,6 +158,11 @@ def columns_of(sweeps: Sequence[MeasuredSweep], min_bytes: float = 0) -> Columns
     lacking = [sweep.name for sweep in sweeps if sweep.world_size is None]
     if lacking:
         raise InputError(f"nothing says how many ranks {listing(lacking)} ran on; write n_gpus in sets.csv beside it")
+    return stacked(sweeps, min_bytes)
+
+
+def stacked(sweeps: Sequence[MeasuredSweep], min_bytes: float = 0) -> Columns:
+    """Points of sweeps that say their collective and ranks, one after another; ``collective`` is the first one's."""
     rows = [
         (sweep.world_size or 1, sweep.nodes or 1, size, seconds, index)
         for index, sweep in enumerate(sweeps)
@@ -161,7 +171,7 @@ def columns_of(sweeps: Sequence[MeasuredSweep], min_bytes: float = 0) -> Columns
     large = [row for row in rows if row[2] >= min_bytes]
     kept = large if 2 * len(large) >= len(rows) else rows
     ranks, nodes, sizes, seconds, index = (np.array(column, dtype=np.float64) for column in zip(*kept, strict=True))
-    return Columns(kinds[0], tuple(sweeps), ranks, nodes, sizes, seconds, index.astype(np.int64))
+    return Columns(str(sweeps[0].collective), tuple(sweeps), ranks, nodes, sizes, seconds, index.astype(np.int64))
 
 
 def spread_errors(predicted: FloatArray, columns: Columns) -> SpreadErrors:
@@ -178,6 +188,11 @@ def spread_errors(predicted: FloatArray, columns: Columns) -> SpreadErrors:
     )
 
 
+def share_inside(predicted: FloatArray, measured: FloatArray, half_width: float) -> float:
+    """The share of measured times in the interval, which is around the prediction: the difference is measured by it."""
+    return float(np.mean(np.abs(measured / predicted - 1) <= half_width))
+
+
 def dips(sweep: MeasuredSweep) -> list[str]:
     """Sentences for messages at most twice as long that took less than nine tenths of the time: switches or noise."""
     points = list(zip(sweep.message_bytes, sweep.seconds, strict=True))
@@ -188,7 +203,5 @@ def dips(sweep: MeasuredSweep) -> list[str]:
     ]
     if not found:
         return []
-    from simcollectives.units import format_bytes
-
     where = listing([f"{format_bytes(small)} to {format_bytes(large)}" for small, large in found], 4)
     return [f"{sweep.name}: a longer message took over a tenth less time ({where}): a switch of algorithm, or noise"]
