@@ -54,7 +54,7 @@ def plan_steps(scenario: TrainingScenario, evaluator: TrainingEvaluator) -> Step
     costs = [*rows, *checks, *drawn]
     factor = 1.0
     if sum(costs) > _LITTLE_SECONDS:
-        factor = _factor(evaluator, [(planner.step(*run), run) for run in runs], _LITTLE_SHARE * sum(costs))
+        factor = _factor(evaluator, [(planner.step(run[1]), run) for run in runs], _LITTLE_SHARE * sum(costs))
     return StepPlan(tuple(factor * cost for cost in costs), planner.steps)
 
 
@@ -103,12 +103,11 @@ class _Planner:
                 continue
             self._seen.add(key)
             self.steps += 1
-            seconds += self.step(entry, mine) + self._new_prices(entry, mine)
+            seconds += self.step(mine) + self._new_prices(entry, mine)
         return seconds
 
-    def step(self, entry: AlgorithmEntry, point: Point) -> float:
-        """Seconds of one step, whose collectives have their prices."""
-        del entry
+    def step(self, point: Point) -> float:
+        """Seconds of one step of any strategy, whose collectives have their prices."""
         settings = settings_at(self.scenario.training, point)
         modules = sum(len(layer.modules) for layer in settings.model.layers)
         played, steady = len({1.0, *settings.slow.values()}), settings.iteration != 0
