@@ -8,8 +8,7 @@ from simcollectives.algorithms import check_fits, find_algorithm, resolve_option
 from simcollectives.cluster import Cluster
 from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import build_cluster
-from simcollectives.scenario.keys import point_text
-from simcollectives.scenario.training.keys import TRAINING_KEYS
+from simcollectives.scenario.keys import TRAINING_KEYS, point_text
 from simcollectives.scenario.training.types import TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Point
 from simcollectives.training.groups import seen_alone
