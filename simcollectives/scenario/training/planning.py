@@ -9,7 +9,7 @@ from simcollectives.engines.closed_form import closed_form_parts
 from simcollectives.engines.estimate import rough
 from simcollectives.errors import InputError
 from simcollectives.scenario.build import build_cluster, planned_runs, restricted
-from simcollectives.scenario.keys import TRAINING_KEYS, is_option
+from simcollectives.scenario.keys import TRAINING_KEYS, without_options
 from simcollectives.scenario.planning import ROOT_RUNS, decides_cost, selectors_of
 from simcollectives.scenario.training.build import choices_at, settings_at
 from simcollectives.scenario.training.evaluation import TrainingEvaluator
@@ -123,7 +123,7 @@ class _Planner:
     def _new_prices(self, entry: AlgorithmEntry, point: Point) -> float:
         """Seconds of pricing collectives on a cluster that no step before was on."""
         choices = repr(choices_at(settings_at(self.scenario.training, point), entry, point))
-        of_cluster = {key: value for key, value in point.items() if not (key in TRAINING_KEYS or is_option(key))}
+        of_cluster = {key: value for key, value in without_options(point).items() if key not in TRAINING_KEYS}
         key = choices, frozenset(of_cluster.items())
         if key in self._priced:
             return 0.0
