@@ -199,7 +199,8 @@ def test_yaml_that_is_refused(text: str, said: str) -> None:
         parse_mapping(text, "x")
 
 
-def test_what_the_strategies_do_not_have_is_refused_where_it_is_written() -> None:
-    found = Findings("a.yaml")
-    read_launch({"distributed_type": "FSDP", "fsdp_config": {"fsdp_sharding_strategy": "HYBRID_SHARD_ZERO2"}}, found)
+@pytest.mark.parametrize("value", ["HYBRID_SHARD_ZERO2", "hybrid_shard_zero2", 5, "5"])
+@pytest.mark.parametrize("name", ["fsdp_sharding_strategy", "sharding_strategy"])
+def test_what_the_strategies_do_not_have_is_refused_where_it_is_written(name: str, value: object) -> None:
+    found = fsdp(**{name: value})
     assert problems(found)["fsdp_config.fsdp_sharding_strategy"].startswith("HYBRID_SHARD_ZERO2 is not modelled")

@@ -44,13 +44,6 @@ def read_launch(data: Mapping[str, Any], found: Findings, dtype: str | None = No
     elif kind in keys.OTHER_TYPES:
         found.wrong("distributed_type", f"{kind} is not modelled; write one of {', '.join(keys.TYPES)}")
     processes = _checked(data, "num_processes", whole(1), found)
-    sharding = data.get("fsdp_config")
-    if isinstance(sharding, Mapping) and "HYBRID_SHARD_ZERO2" in (
-        sharding.get("fsdp_sharding_strategy"),
-        sharding.get("sharding_strategy"),
-    ):
-        rule = "HYBRID_SHARD_ZERO2 is not modelled; write HYBRID_SHARD, which also frees parameters after forward"
-        found.wrong("fsdp_config.fsdp_sharding_strategy", rule)
     machines = _checked(data, "num_machines", whole(1), found)
     if kind == "NO" and processes is None:
         processes = 1
