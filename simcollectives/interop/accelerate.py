@@ -113,12 +113,8 @@ def note_precision(launch: Launch, found: Findings) -> None:
 
 def read_fsdp(data: Mapping[str, Any], launch: Launch, accumulation: int, found: Findings) -> None:
     """Note FSDP of version 1 or 2, or hybrid sharding, with its options."""
-    given = found.section(data, "fsdp_config")
-    inside = {name if name.startswith("fsdp_") else f"fsdp_{name}": value for name, value in given.items()}
-    prefix = "fsdp_config."
+    inside, prefix = _whole_names(data, "fsdp_config", "fsdp_", found), "fsdp_config."
     found.check_keys(inside, names_of(keys.FSDP), prefix)
-    if len(inside) < len(given):
-        found.wrong("fsdp_config", "a key is there twice, with and without fsdp_; keep one")
     values = found.read(inside, keys.FSDP, prefix)
     version, origin = values.pop("fsdp_version")
     reshard, resharded = values.pop("fsdp_reshard_after_forward")
@@ -144,11 +140,19 @@ def read_fsdp(data: Mapping[str, Any], launch: Launch, accumulation: int, found:
     note_precision(launch, found)
 
 
+def _whole_names(data: Mapping[str, Any], section: str, start: str, found: Findings) -> dict[str, Any]:
+    """Return an object whose keys may lack the ``start`` of their names, with whole names."""
+    given = found.section(data, section)
+    inside = {name if name.startswith(start) else f"{start}{name}": value for name, value in given.items()}
+    if len(inside) < len(given):
+        found.wrong(section, f"a key is there twice, with and without {start}; keep one")
+    return inside
+
+
 def _mesh(data: Mapping[str, Any], launch: Launch, found: Findings) -> tuple[int, int, str]:
     """Return how many replicas there are, of how many shards each, and where that comes from."""
     prefix, start = "parallelism_config.", "parallelism_config_"
-    given = found.section(data, "parallelism_config")
-    inside = {name if name.startswith(start) else f"{start}{name}": value for name, value in given.items()}
+    inside = _whole_names(data, "parallelism_config", start, found)
     found.check_keys(inside, [*names_of(keys.PARALLELISM), *keys.PARALLELISM_OTHERS], prefix)
     sizes = {name.removeprefix(start): value for name, value in found.read(inside, keys.PARALLELISM, prefix).items()}
     for name in ("tp_size", "cp_size", "sp_size"):
@@ -156,7 +160,7 @@ def _mesh(data: Mapping[str, Any], launch: Launch, found: Findings) -> tuple[int
             rule = f"{sizes[name][0]} ranks that are not data-parallel are not modelled; write 1"
             found.wrong(f"{prefix}{start}{name}", rule)
     replicas, shard = sizes["dp_replicate_size"][0], sizes["dp_shard_size"][0]
-    if launch.processes is not None and given and replicas * shard != launch.processes and not found.problems:
+    if launch.processes is not None and inside and replicas * shard != launch.processes and not found.problems:
         product = f"{replicas} replicas x {shard} shards = {replicas * shard}"
         found.wrong("parallelism_config", f"{product}, and num_processes is {launch.processes}; make them alike")
     return replicas, shard, sizes["dp_shard_size"][1] or DEFAULT
