@@ -14,7 +14,7 @@ from simcollectives.errors import show_value
 from simcollectives.interop import accelerate_keys as keys
 from simcollectives.interop.deepspeed_auto import AUTO
 from simcollectives.interop.noting import STRATEGY, note_values, options_of
-from simcollectives.interop.settings import Findings, Setting, Unmodelled, boolean, names_of, one_of, whole
+from simcollectives.interop.settings import Findings, Setting, Unmodelled, boolean, names_of
 
 DEFAULT = "accelerate's default"
 
@@ -38,24 +38,22 @@ def read_launch(data: Mapping[str, Any], found: Findings, dtype: str | None = No
     if data.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
         rule = f"{show_value(data['compute_environment'])} is not modelled; write LOCAL_MACHINE"
         found.wrong("compute_environment", rule)
-    kind = _checked(data, "distributed_type", one_of(*keys.TYPES, *keys.OTHER_TYPES), found)
+    read = {name: value for name, (value, _) in found.read(data, keys.LAUNCH).items()}
+    kind, processes = read["distributed_type"], read["num_processes"]
     if data.get("distributed_type") is None:
         found.wrong("distributed_type", f"this key is missing; write one of {', '.join(keys.TYPES)}")
     elif kind in keys.OTHER_TYPES:
         found.wrong("distributed_type", f"{kind} is not modelled; write one of {', '.join(keys.TYPES)}")
-    processes = _checked(data, "num_processes", whole(1), found)
-    machines = _checked(data, "num_machines", whole(1), found)
     if kind == "NO" and processes is None:
         processes = 1
-    precision = _mixed_precision(data, dtype, found)
+    precision = _mixed_precision(data, read["mixed_precision"], dtype, found)
     _others(data, precision, found)
-    return Launch(keys.TYPES.get(kind or "", "DDP"), processes, machines, precision)
+    return Launch(keys.TYPES.get(kind or "", "DDP"), processes, read["num_machines"], precision)
 
 
-def _mixed_precision(data: Mapping[str, Any], dtype: str | None, found: Findings) -> str | None:
-    """Return the precision that the file or the command line gives."""
-    given: str | None = _checked(data, "mixed_precision", _precision, found)
-    if given is None and _checked(data, "fp16", boolean, found):
+def _mixed_precision(data: Mapping[str, Any], given: str | None, dtype: str | None, found: Findings) -> str | None:
+    """Return the precision that the file, ``given`` in it or by its old key, or the command line has."""
+    if given is None and found.read(data, (keys.FP16,))["fp16"][0]:
         given = "fp16"
         found.warnings.append("fp16 is deprecated; read as mixed_precision: fp16")
     if given is not None and dtype not in (None, keys.PRECISIONS[given]):
@@ -65,23 +63,6 @@ def _mixed_precision(data: Mapping[str, Any], dtype: str | None, found: Findings
         given = next(name for name, one in keys.PRECISIONS.items() if one == dtype)
         found.origins["mixed_precision"] = "--dtype"
     return given
-
-
-def _precision(value: Any) -> str:
-    """Without quotes ``no`` is false to YAML, and accelerate does not take it."""
-    if value is False:
-        raise ValueError("no without quotes is false in YAML, which accelerate refuses; write 'no'")
-    return str(one_of(*keys.PRECISIONS)(value))
-
-
-def _checked(data: Mapping[str, Any], name: str, check: Any, found: Findings) -> Any:
-    if data.get(name) is None:
-        return None
-    try:
-        return check(data[name])
-    except ValueError as error:
-        found.wrong(name, str(error))
-    return None
 
 
 def _others(data: Mapping[str, Any], precision: str | None, found: Findings) -> None:

@@ -120,3 +120,20 @@ TOP_NO_CONSEQUENCE = (
 TYPES: Mapping[str, str] = {"DEEPSPEED": "DEEPSPEED", "FSDP": "FSDP", "MULTI_GPU": "DDP", "NO": "DDP"}
 OTHER_TYPES = ("MULTI_CPU", "MULTI_XPU", "MULTI_NPU", "MULTI_HPU", "XLA", "TPU", "MEGATRON_LM")
 PRECISIONS: Mapping[str, str] = {"no": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "bfloat16"}
+
+
+def _precision(value: Any) -> str:
+    """Without quotes ``no`` is false to YAML, and accelerate does not take it."""
+    if value is False:
+        raise ValueError("no without quotes is false in YAML, which accelerate refuses; write 'no'")
+    return str(one_of(*PRECISIONS)(value))
+
+
+LAUNCH: tuple[Key, ...] = (
+    Key("distributed_type", one_of(*TYPES, *OTHER_TYPES)),
+    Key("num_processes", whole(1)),
+    Key("num_machines", whole(1)),
+    Key("mixed_precision", _precision),
+)
+FP16 = Key("fp16", boolean)
+"""The old way to write ``mixed_precision: fp16``; of no consequence beside that key."""
