@@ -49,14 +49,17 @@ class Catalogue(StrEnum):
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (SI units) instead of tables.")]
+FolderOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write rows.csv, result.json and plots here.")
+]
+ModelOption = Annotated[str | None, typer.Option(help="A model of `list models`, or a config.json.")]
+SequenceOption = Annotated[int | None, typer.Option(help="Tokens of a sequence.", min=1)]
 
 
 @app.command()
 def run(
     scenarios: Annotated[list[Path], typer.Argument(metavar="SCENARIO.yaml...", help="Scenario files.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write rows.csv, result.json and plots here.")
-    ] = None,
+    output: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run scenarios: tables here, files into DIR/<scenario>/."""
@@ -83,19 +86,17 @@ def compare(
     scenario: Annotated[
         Path | None, typer.Argument(metavar="[SCENARIO.yaml]", help="A training scenario, whatever its strategy.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="A model of `list models`, or a config.json.")] = None,
+    model: ModelOption = None,
     machine: Annotated[str | None, typer.Option(help="A machine of `list machines`.")] = None,
     nodes: Annotated[int | None, typer.Option(help="Nodes of the machine; 1, if left out.", min=1)] = None,
-    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence.", min=1)] = None,
+    sequence: SequenceOption = None,
     micro_batch: Annotated[int | None, typer.Option(help="Sequences of a rank in one pass; 1.", min=1)] = None,
     accumulation: Annotated[int | None, typer.Option(help="Micro-batches of a step; 1.", min=1)] = None,
     mfu: Annotated[str | None, typer.Option(help="Share of the device's peak that kernels reach; 40%.")] = None,
     recomputation: Annotated[str | None, typer.Option(help="none, selective, operators or full; none.")] = None,
     strategies: Annotated[str | None, typer.Option(help="Names with commas between, or all (the default).")] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the scenario here, to go on from.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write rows.csv, result.json and plots here.")
-    ] = None,
+    output: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say which strategy to train with: what fits, by how much, how long it takes, and why.
@@ -158,8 +159,8 @@ def import_(
     cluster: Annotated[str | None, typer.Option("--cluster", "--machine", help="A machine of `list machines`.")] = None,
     nodes: Annotated[int | None, typer.Option(help="Nodes of it; 1, if no file says.", min=1)] = None,
     gpus_per_node: Annotated[int | None, typer.Option(help="GPUs of a node, if not all are used.", min=1)] = None,
-    model: Annotated[str | None, typer.Option(help="A model of `list models`, or a config.json.")] = None,
-    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence.", min=1)] = None,
+    model: ModelOption = None,
+    sequence: SequenceOption = None,
     micro_batch: Annotated[int | None, typer.Option(help="Sequences of a rank in one pass.", min=1)] = None,
     accumulation: Annotated[int | None, typer.Option(help="Micro-batches of a step.", min=1)] = None,
     dtype: Annotated[str | None, typer.Option(help="To train in, where files leave it open: bfloat16, ..")] = None,
@@ -178,14 +179,8 @@ def import_(
     from simcollectives.report.imported import run_import
 
     options = {"cluster": cluster, "nodes": nodes, "gpus_per_node": gpus_per_node, "model": model, "mfu": mfu}
-    options |= {
-        "peak": peak,
-        "sequence": sequence,
-        "micro_batch": micro_batch,
-        "accumulation": accumulation,
-        "auto": auto,
-    }
-    options |= {"dtype": dtype, "recomputation": recomputation}
+    options |= {"peak": peak, "sequence": sequence, "micro_batch": micro_batch, "accumulation": accumulation}
+    options |= {"dtype": dtype, "recomputation": recomputation, "auto": auto}
     run_import(files, options, output)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _EXPECT = re.compile(rb"^[\"']?expect[\"']?\s*:", re.MULTILINE)
 _SCENARIO = (
     re.compile(rb"^[\"']?cluster[\"']?\s*:", re.MULTILINE),
-    re.compile(rb"^[\"']?(collective|training)[\"']?\s*:", re.MULTILINE),
+    re.compile(rb"^[\"']?(collective|training|numerics)[\"']?\s*:", re.MULTILINE),
 )
 _READ_AT_MOST = 1 << 20
 
@@ -42,7 +42,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioF
         return None
     with file_path.open("rb") as file:
         start = file.read(_READ_AT_MOST)
-    # A misspelt key must not hide a scenario: what has a cluster and a collective or training is one, and is checked.
+    # A misspelt key must not hide a scenario: what has a cluster and something that runs on it is one, and is checked.
     looks_like_one = _EXPECT.search(start) or all(key.search(start) for key in _SCENARIO)
     return ScenarioFile.from_parent(parent, path=file_path) if looks_like_one else None
 

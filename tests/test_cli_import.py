@@ -69,6 +69,7 @@ def test_bad_input_writes_nothing(call: Callable[..., Done], tmp_path: Path) -> 
         ("--mfu", "0%", "not a share of the peak"),
         ("--mfu", "x", "--mfu"),
         ("--peak", "3 kg", "--peak"),
+        ("--peak", "0 TFLOP/s", '--peak: "0 TFLOP/s" is out of range'),
         ("--auto", "deepsped", '"deepspeed"?'),
     ],
 )

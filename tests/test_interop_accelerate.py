@@ -199,7 +199,16 @@ def test_yaml_that_is_refused(text: str, said: str) -> None:
         parse_mapping(text, "x")
 
 
-def test_what_the_strategies_do_not_have_is_refused_where_it_is_written() -> None:
-    found = Findings("a.yaml")
-    read_launch({"distributed_type": "FSDP", "fsdp_config": {"fsdp_sharding_strategy": "HYBRID_SHARD_ZERO2"}}, found)
+def test_a_key_by_both_of_its_names_is_refused() -> None:
+    found = fsdp(mesh={"dp_shard_size": 8, "parallelism_config_dp_shard_size": 4}, version=2, fsdp_version=1)
+    assert {place: rule for place, rule in problems(found).items() if "there twice" in rule} == {
+        "fsdp_config": "a key is there twice, with and without fsdp_; keep one",
+        "parallelism_config": "a key is there twice, with and without parallelism_config_; keep one",
+    }
+
+
+@pytest.mark.parametrize("value", ["HYBRID_SHARD_ZERO2", "hybrid_shard_zero2", 5, "5"])
+@pytest.mark.parametrize("name", ["fsdp_sharding_strategy", "sharding_strategy"])
+def test_what_the_strategies_do_not_have_is_refused_where_it_is_written(name: str, value: object) -> None:
+    found = fsdp(**{name: value})
     assert problems(found)["fsdp_config.fsdp_sharding_strategy"].startswith("HYBRID_SHARD_ZERO2 is not modelled")

@@ -284,3 +284,18 @@ def test_what_is_not_modelled_is_said() -> None:
     assert left >= {"zero_optimization.zenflow", "zero_optimization.mics_shard_size", "activation_checkpointing"}
     assert setting(found, "zero_optimization.max_live_parameters").note == "no consequence for zero2"
     assert setting(found, "elasticity").path == ()
+
+
+@pytest.mark.parametrize("written", ["fp32", "FP32"])
+@pytest.mark.parametrize(("stage", "device", "other"), [(1, "none", True), (2, "none", False), (1, "CPU", False)])
+def test_with_bf16_another_optimizer_accumulates_in_float32(written: str, stage: int, device: str, other: bool) -> None:
+    config = zero(stage=stage, offload_optimizer={"device": device})
+    found = read({**config, "data_types": {"grad_accum_dtype": written}})
+    assert any("BF16_Optimizer" in one.reason for one in found.unmodelled) == other
+
+
+@pytest.mark.parametrize("written", ["bf16", "BF16", "bfloat16"])
+def test_autocast_computes_in_its_dtype(written: str) -> None:
+    found = read({"train_batch_size": 8, "torch_autocast": {"enabled": True, "dtype": written}})
+    dtypes = {one.path[1]: one.value for one in found.settings if one.path[1:] in (("dtype",), ("parameters",))}
+    assert dtypes == {"dtype": "bfloat16", "parameters": "float32"}

@@ -12,6 +12,7 @@ from simcollectives.scenario.keys import kind_of
 from simcollectives.scenario.yaml_text import parse_document
 from simcollectives.training import load_model, tensor_model, uniform_model
 from simcollectives.training.model import Parameter
+from tests.scenario.training_texts import GPT2
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -51,15 +52,7 @@ def test_python_examples_run(capsys: pytest.CaptureFixture[str], monkeypatch: py
 
 
 def test_models_of_ones_own_are_made_as_shown() -> None:
-    config = {
-        "model_type": "gpt2",
-        "n_embd": 768,
-        "n_head": 12,
-        "n_layer": 12,
-        "n_positions": 1024,
-        "vocab_size": 50257,
-    }
-    assert read_model(config).model.elements == load_model("gpt2").elements
+    assert read_model(GPT2).model.elements == load_model("gpt2").elements
     assert uniform_model(1.3e9, 24, 16).elements == 1_300_000_000
     assert tensor_model("mine", [Parameter("wte.weight", (50257, 768))]).elements == 50257 * 768
     for name in ("read_model", "uniform_model", "tensor_model", "Parameter"):

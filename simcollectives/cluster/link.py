@@ -1,5 +1,6 @@
 """Links and devices: the parts of which clusters are made."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 
@@ -75,6 +76,17 @@ class Device:
         if not (is_number(gamma) and 0 <= gamma <= MAX_SECONDS_PER_BYTE):
             rule = f"it must be 0 or more, at most {MAX_SECONDS_PER_BYTE:.0e} s/B"
             raise ClusterError([Problem("gamma", f"{show_value(gamma)} s/B is not a reduction time; {rule}")])
+
+
+DEVICE_KEYS: Mapping[str, str] = {
+    "memory": "memory_bytes",
+    "memory_bandwidth": "memory_bandwidth",
+    "host_link": "host_link_bandwidth",
+    "cpu_memory_bandwidth": "cpu_memory_bandwidth",
+    "nvme_read": "nvme_read_bandwidth",
+    "nvme_write": "nvme_write_bandwidth",
+}
+"""Fields of `Device` by the keys that scenarios have for them; all but the first are bandwidths."""
 
 
 def type_problems(place: str, value: object, wanted: type, example: str, *, optional: bool = False) -> list[Problem]:

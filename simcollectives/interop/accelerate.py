@@ -14,7 +14,7 @@ from simcollectives.errors import show_value
 from simcollectives.interop import accelerate_keys as keys
 from simcollectives.interop.deepspeed_auto import AUTO
 from simcollectives.interop.noting import STRATEGY, note_values, options_of
-from simcollectives.interop.settings import Findings, Setting, Unmodelled, boolean, names_of, one_of, whole
+from simcollectives.interop.settings import Findings, Setting, Unmodelled, boolean, names_of
 
 DEFAULT = "accelerate's default"
 
@@ -38,31 +38,22 @@ def read_launch(data: Mapping[str, Any], found: Findings, dtype: str | None = No
     if data.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
         rule = f"{show_value(data['compute_environment'])} is not modelled; write LOCAL_MACHINE"
         found.wrong("compute_environment", rule)
-    kind = _checked(data, "distributed_type", one_of(*keys.TYPES, *keys.OTHER_TYPES), found)
+    read = {name: value for name, (value, _) in found.read(data, keys.LAUNCH).items()}
+    kind, processes = read["distributed_type"], read["num_processes"]
     if data.get("distributed_type") is None:
         found.wrong("distributed_type", f"this key is missing; write one of {', '.join(keys.TYPES)}")
     elif kind in keys.OTHER_TYPES:
         found.wrong("distributed_type", f"{kind} is not modelled; write one of {', '.join(keys.TYPES)}")
-    processes = _checked(data, "num_processes", whole(1), found)
-    sharding = data.get("fsdp_config")
-    if isinstance(sharding, Mapping) and "HYBRID_SHARD_ZERO2" in (
-        sharding.get("fsdp_sharding_strategy"),
-        sharding.get("sharding_strategy"),
-    ):
-        rule = "HYBRID_SHARD_ZERO2 is not modelled; write HYBRID_SHARD, which also frees parameters after forward"
-        found.wrong("fsdp_config.fsdp_sharding_strategy", rule)
-    machines = _checked(data, "num_machines", whole(1), found)
     if kind == "NO" and processes is None:
         processes = 1
-    precision = _mixed_precision(data, dtype, found)
+    precision = _mixed_precision(data, read["mixed_precision"], dtype, found)
     _others(data, precision, found)
-    return Launch(keys.TYPES.get(kind or "", "DDP"), processes, machines, precision)
+    return Launch(keys.TYPES.get(kind or "", "DDP"), processes, read["num_machines"], precision)
 
 
-def _mixed_precision(data: Mapping[str, Any], dtype: str | None, found: Findings) -> str | None:
-    """Return the precision that the file or the command line gives."""
-    given: str | None = _checked(data, "mixed_precision", _precision, found)
-    if given is None and _checked(data, "fp16", boolean, found):
+def _mixed_precision(data: Mapping[str, Any], given: str | None, dtype: str | None, found: Findings) -> str | None:
+    """Return the precision that the file, ``given`` in it or by its old key, or the command line has."""
+    if given is None and found.read(data, (keys.FP16,))["fp16"][0]:
         given = "fp16"
         found.warnings.append("fp16 is deprecated; read as mixed_precision: fp16")
     if given is not None and dtype not in (None, keys.PRECISIONS[given]):
@@ -72,23 +63,6 @@ def _mixed_precision(data: Mapping[str, Any], dtype: str | None, found: Findings
         given = next(name for name, one in keys.PRECISIONS.items() if one == dtype)
         found.origins["mixed_precision"] = "--dtype"
     return given
-
-
-def _precision(value: Any) -> str:
-    """Without quotes ``no`` is false to YAML, and accelerate does not take it."""
-    if value is False:
-        raise ValueError("no without quotes is false in YAML, which accelerate refuses; write 'no'")
-    return str(one_of(*keys.PRECISIONS)(value))
-
-
-def _checked(data: Mapping[str, Any], name: str, check: Any, found: Findings) -> Any:
-    if data.get(name) is None:
-        return None
-    try:
-        return check(data[name])
-    except ValueError as error:
-        found.wrong(name, str(error))
-    return None
 
 
 def _others(data: Mapping[str, Any], precision: str | None, found: Findings) -> None:
@@ -120,12 +94,8 @@ def note_precision(launch: Launch, found: Findings) -> None:
 
 def read_fsdp(data: Mapping[str, Any], launch: Launch, accumulation: int, found: Findings) -> None:
     """Note FSDP of version 1 or 2, or hybrid sharding, with its options."""
-    given = found.section(data, "fsdp_config")
-    inside = {name if name.startswith("fsdp_") else f"fsdp_{name}": value for name, value in given.items()}
-    prefix = "fsdp_config."
+    inside, prefix = _whole_names(data, "fsdp_config", "fsdp_", found), "fsdp_config."
     found.check_keys(inside, names_of(keys.FSDP), prefix)
-    if len(inside) < len(given):
-        found.wrong("fsdp_config", "a key is there twice, with and without fsdp_; keep one")
     values = found.read(inside, keys.FSDP, prefix)
     version, origin = values.pop("fsdp_version")
     reshard, resharded = values.pop("fsdp_reshard_after_forward")
@@ -151,11 +121,19 @@ def read_fsdp(data: Mapping[str, Any], launch: Launch, accumulation: int, found:
     note_precision(launch, found)
 
 
+def _whole_names(data: Mapping[str, Any], section: str, start: str, found: Findings) -> dict[str, Any]:
+    """Return an object whose keys may lack the ``start`` of their names, with whole names."""
+    given = found.section(data, section)
+    inside = {name if name.startswith(start) else f"{start}{name}": value for name, value in given.items()}
+    if len(inside) < len(given):
+        found.wrong(section, f"a key is there twice, with and without {start}; keep one")
+    return inside
+
+
 def _mesh(data: Mapping[str, Any], launch: Launch, found: Findings) -> tuple[int, int, str]:
     """Return how many replicas there are, of how many shards each, and where that comes from."""
     prefix, start = "parallelism_config.", "parallelism_config_"
-    given = found.section(data, "parallelism_config")
-    inside = {name if name.startswith(start) else f"{start}{name}": value for name, value in given.items()}
+    inside = _whole_names(data, "parallelism_config", start, found)
     found.check_keys(inside, [*names_of(keys.PARALLELISM), *keys.PARALLELISM_OTHERS], prefix)
     sizes = {name.removeprefix(start): value for name, value in found.read(inside, keys.PARALLELISM, prefix).items()}
     for name in ("tp_size", "cp_size", "sp_size"):
@@ -163,7 +141,7 @@ def _mesh(data: Mapping[str, Any], launch: Launch, found: Findings) -> tuple[int
             rule = f"{sizes[name][0]} ranks that are not data-parallel are not modelled; write 1"
             found.wrong(f"{prefix}{start}{name}", rule)
     replicas, shard = sizes["dp_replicate_size"][0], sizes["dp_shard_size"][0]
-    if launch.processes is not None and given and replicas * shard != launch.processes and not found.problems:
+    if launch.processes is not None and inside and replicas * shard != launch.processes and not found.problems:
         product = f"{replicas} replicas x {shard} shards = {replicas * shard}"
         found.wrong("parallelism_config", f"{product}, and num_processes is {launch.processes}; make them alike")
     return replicas, shard, sizes["dp_shard_size"][1] or DEFAULT

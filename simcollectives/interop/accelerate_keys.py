@@ -12,6 +12,9 @@ from simcollectives.interop.settings import Check, Key, anything, boolean, one_o
 ONE, TWO, BOTH = (1,), (2,), (1, 2)
 
 SHARDING = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
+NOT_MODELLED: Mapping[str, str] = {"HYBRID_SHARD_ZERO2": "HYBRID_SHARD, which also frees parameters after forward"}
+"""Sharding strategies that are refused, and what to write instead."""
+
 PREFETCH = ("BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH")
 WRAP = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
 
@@ -29,9 +32,17 @@ def _numbered(names: tuple[str, ...]) -> Check:
     return check
 
 
+def _sharding(value: Any) -> str:
+    """Take a sharding strategy that FSDP 1 has here."""
+    name: str = _numbered(SHARDING)(value)
+    if name in NOT_MODELLED:
+        raise ValueError(f"{name} is not modelled; write {NOT_MODELLED[name]}")
+    return name
+
+
 FSDP: tuple[Key, ...] = (
     Key("fsdp_version", whole(1, 2), 1),
-    Key("fsdp_sharding_strategy", _numbered(SHARDING), SHARDING[0], "sharding_strategy", ONE),
+    Key("fsdp_sharding_strategy", _sharding, SHARDING[0], "sharding_strategy", ONE),
     Key("fsdp_reshard_after_forward", anything, None),
     Key(
         "fsdp_backward_prefetch",
@@ -109,3 +120,20 @@ TOP_NO_CONSEQUENCE = (
 TYPES: Mapping[str, str] = {"DEEPSPEED": "DEEPSPEED", "FSDP": "FSDP", "MULTI_GPU": "DDP", "NO": "DDP"}
 OTHER_TYPES = ("MULTI_CPU", "MULTI_XPU", "MULTI_NPU", "MULTI_HPU", "XLA", "TPU", "MEGATRON_LM")
 PRECISIONS: Mapping[str, str] = {"no": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "bfloat16"}
+
+
+def _precision(value: Any) -> str:
+    """Without quotes ``no`` is false to YAML, and accelerate does not take it."""
+    if value is False:
+        raise ValueError("no without quotes is false in YAML, which accelerate refuses; write 'no'")
+    return str(one_of(*PRECISIONS)(value))
+
+
+LAUNCH: tuple[Key, ...] = (
+    Key("distributed_type", one_of(*TYPES, *OTHER_TYPES)),
+    Key("num_processes", whole(1)),
+    Key("num_machines", whole(1)),
+    Key("mixed_precision", _precision),
+)
+FP16 = Key("fp16", boolean)
+"""The old way to write ``mixed_precision: fp16``; of no consequence beside that key."""

@@ -23,10 +23,9 @@ def read_deepspeed(data: Mapping[str, Any], around: Surroundings, found: Finding
     _parallel(data, found)
     read_batch(data, around, found)
     dtype = _precision(data, around, found)
-    stage = _zero(data, found)
+    _zero(data, dtype, found)
     _optimizer(data, found)
     _others(data, found)
-    _special(data, stage, dtype, found)
 
 
 def _renamed(data: dict[str, Any], found: Findings) -> dict[str, Any]:
@@ -98,22 +97,21 @@ def _parallel(data: Mapping[str, Any], found: Findings) -> None:
 def _precision(data: Mapping[str, Any], around: Surroundings, found: Findings) -> str:
     """Note the dtypes; return that of the parameters."""
     sections = {"fp16": keys.FP16, "bf16": keys.BF16, "torch_autocast": keys.AUTOCAST}
-    enabled = {}
+    read = {}
     for section, known in sections.items():
         inside = found.section(data, section)
         found.check_keys(inside, names_of(known), f"{section}.")
-        values = found.read(inside, known, f"{section}.")
-        note_values(found, values, known, prefix=f"{section}.", default=DEFAULT)
-        if values["enabled"][0]:
-            enabled[section] = values["enabled"][1]
+        read[section] = found.read(inside, known, f"{section}.")
+        note_values(found, read[section], known, prefix=f"{section}.", default=DEFAULT)
+    enabled = {section: values["enabled"][1] for section, values in read.items() if values["enabled"][0]}
     if {"fp16", "bf16"} <= {*enabled}:
         found.wrong("bf16.enabled", "fp16 and bf16 are both enabled, which DeepSpeed refuses; keep one")
     held = next((keys.DTYPES[name] for name in ("bf16", "fp16") if name in enabled), "float32")
     origin = next(iter(enabled.values()), DEFAULT)
     computed = held
     if "torch_autocast" in enabled and held == "float32":
-        given = found.section(data, "torch_autocast").get("dtype", "bfloat16")
-        computed = keys.DTYPES.get(str(given).lower(), str(given).lower())
+        given = read["torch_autocast"]["dtype"][0]
+        computed = keys.DTYPES.get(given, given)
         found.unmodelled.append(
             Unmodelled("torch_autocast", given, "autocast communicates some gradients in its dtype, too")
         )
@@ -125,8 +123,8 @@ def _precision(data: Mapping[str, Any], around: Surroundings, found: Findings) -
     return held
 
 
-def _zero(data: Mapping[str, Any], found: Findings) -> int:
-    """Note the strategy and its options; return the stage."""
+def _zero(data: Mapping[str, Any], dtype: str, found: Findings) -> None:
+    """Note the strategy and its options; ``dtype`` is that of the parameters."""
     inside = found.section(data, _ZERO)
     found.check_keys(inside, [*names_of(keys.ZERO), *keys.OFFLOAD], f"{_ZERO}.")
     values = found.read(inside, keys.ZERO, f"{_ZERO}.")
@@ -150,9 +148,13 @@ def _zero(data: Mapping[str, Any], found: Findings) -> int:
         note(read, keys.OFFLOAD[section], prefix=f"{_ZERO}.{section}.")
     types = found.section(data, "data_types")
     found.check_keys(types, names_of(keys.DATA_TYPES), "data_types.")
-    note(found.read(types, keys.DATA_TYPES, "data_types."), keys.DATA_TYPES, prefix="data_types.")
+    dtypes = found.read(types, keys.DATA_TYPES, "data_types.")
+    note(dtypes, keys.DATA_TYPES, prefix="data_types.")
     note(found.read(data, (keys.COMMUNICATION,)), (keys.COMMUNICATION,))
-    return int(stage)
+    gradients, device = dtypes["grad_accum_dtype"][0], offloaded["offload_optimizer"]["device"][0]
+    if (dtype, gradients, device) == ("bfloat16", "fp32", "none") and stage < 2:
+        reason = "with bf16 DeepSpeed takes its BF16_Optimizer then, which gathers and reduces in another way"
+        found.unmodelled.append(Unmodelled("data_types.grad_accum_dtype", gradients, reason))
 
 
 def _pin_once(optimizer: Values, parameters: Values, found: Findings) -> None:
@@ -210,12 +212,3 @@ def _others(data: Mapping[str, Any], found: Findings) -> None:
     for name in keys.NO_CONSEQUENCE:
         if name in data:
             found.settings.append(Setting(name, data[name], found.file))
-
-
-def _special(data: Mapping[str, Any], stage: int, dtype: str, found: Findings) -> None:
-    """Note where DeepSpeed takes another optimizer than the stage says."""
-    gradients = found.section(data, "data_types").get("grad_accum_dtype")
-    offload = found.section(found.section(data, _ZERO), f"{_ZERO}.offload_optimizer")
-    if dtype == "bfloat16" and gradients == "fp32" and stage < 2 and offload.get("device", "none") == "none":
-        reason = "with bf16 DeepSpeed takes its BF16_Optimizer then, which gathers and reduces in another way"
-        found.unmodelled.append(Unmodelled("data_types.grad_accum_dtype", gradients, reason))

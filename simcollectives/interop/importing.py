@@ -82,10 +82,7 @@ def _read_one(path: str | os.PathLike[str], command: Findings, kind: Kind | None
     try:
         read = read_config(path, kind)
     except InputError as error:
-        names = [error.source] if error.source else []
-        command.problems += [
-            replace(one, place=": ".join([*names, *filter(None, [one.place])])) for one in error.problems
-        ]
+        command.unreadable(os.fspath(path), error)
         return None
     command.warnings += read.warnings
     return read

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +65,7 @@ def _model_in(path: str, origin: str, folder: Path, found: Findings) -> Model | 
     try:
         built = read_model(path)
     except InputError as error:
-        file = error.source or path
-        found.problems += [replace(one, place=f"{file}: {one.place}" if one.place else file) for one in error.problems]
+        found.unreadable(path, error)
         return None
     found.warnings += built.warnings
     file = os.path.join(path, "config.json") if Path(path).is_dir() else path

@@ -1,24 +1,15 @@
 """How many ranks there are, and the cluster: from a machine's name, the command line, and what accelerate starts."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from simcollectives.cluster.link import DEVICE_KEYS
 from simcollectives.cluster.machines import Machine, load_machine
 from simcollectives.errors import InputError, Problem
 from simcollectives.interop.accelerate import Launch
 from simcollectives.interop.importing_given import Given
 from simcollectives.interop.settings import Findings, Setting
 from simcollectives.units import format_bandwidth, format_bytes, format_flops_per_second, format_seconds
-
-_BANDWIDTHS: Mapping[str, str] = {
-    "memory_bandwidth": "memory_bandwidth",
-    "host_link": "host_link_bandwidth",
-    "cpu_memory_bandwidth": "cpu_memory_bandwidth",
-    "nvme_read": "nvme_read_bandwidth",
-    "nvme_write": "nvme_write_bandwidth",
-}
-"""Keys of ``device`` in a scenario, and of what a machine says."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +133,8 @@ def _device(machine: Machine) -> dict[str, Any]:
     written: dict[str, Any] = {
         "peak": {dtype: format_flops_per_second(peak, None) for dtype, peak in device.peak_flops}
     }
-    if device.memory_bytes is not None:
-        written["memory"] = format_bytes(device.memory_bytes, None)
-    for name, attribute in _BANDWIDTHS.items():
-        value = getattr(device, attribute, None)
+    for key, attribute in DEVICE_KEYS.items():
+        value = getattr(device, attribute)
         if value is not None:
-            written[name] = format_bandwidth(value, None)
+            written[key] = (format_bytes if key == "memory" else format_bandwidth)(value, None)
     return written

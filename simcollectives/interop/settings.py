@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from simcollectives.errors import Problem, show_value, suggestion
+from simcollectives.errors import InputError, Problem, show_value, suggestion
 
 Check = Callable[[Any], Any]
 """Returns a value as it is meant; raises ValueError with a rule and a remedy where it cannot be."""
@@ -68,6 +68,11 @@ class Findings:
         problem = Problem(f"{self.file}: $.{name}" if name else self.file, message)
         if problem not in self.problems:
             self.problems.append(problem)
+
+    def unreadable(self, path: str, error: InputError) -> None:
+        """Note why another file cannot be read."""
+        file = error.source or path
+        self.problems += [replace(one, place=f"{file}: {one.place}" if one.place else file) for one in error.problems]
 
     def origin(self, name: str) -> str:
         """Return where the value with this full name comes from."""

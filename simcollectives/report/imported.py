@@ -16,10 +16,10 @@ from simcollectives.interop.scenario_text import shown
 from simcollectives.interop.settings import ScenarioPath, Setting
 from simcollectives.report.files import write_whole
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, heading, make_console, rendered, show, spaced
+from simcollectives.scenario.keys import FLOPS_PER_SECOND, SHARE
 from simcollectives.scenario.loading import load_document
 from simcollectives.scenario.yaml_text import parse_document
 from simcollectives.training.workload import Recomputation
-from simcollectives.units import parse_flops_per_second, parse_ratio
 
 _PRINTED = Path("imported.yaml")
 _SHOWN = 30
@@ -66,14 +66,11 @@ def _given(options: Mapping[str, Any]) -> Given:
         if options.get(name) is not None and options[name] not in known
     ]
     numbers: dict[str, float] = {}
-    for name, parse in (("mfu", parse_ratio), ("peak", parse_flops_per_second)):
+    for name, kind in (("mfu", SHARE), ("peak", FLOPS_PER_SECOND)):
         try:
-            numbers |= {} if options.get(name) is None else {name: parse(options[name])}
+            numbers |= {} if options.get(name) is None else {name: kind.parse(options[name])}
         except UnitError as error:
             problems += [Problem(f"--{name}", problem.message) for problem in error.problems]
-    if not 0 < numbers.get("mfu", 1) <= 1:
-        rule = f"{options['mfu']} is not a share of the peak; write more than 0% and at most 100%"
-        problems.append(Problem("--mfu", rule))
     if problems:
         raise InputError(problems)
     return Given(**{**options, **numbers})

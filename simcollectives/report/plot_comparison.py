@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from simcollectives.report.plot_memory import OTHERS, memory_colours
-from simcollectives.report.plot_training import MAX_BARS, draw_strategies
+from simcollectives.report.plot_training import MAX_BARS, draw_strategies, stack_bars
 from simcollectives.report.style import (
     INK,
     byte_ticks,
-    dress,
     legend_below,
     new_figure,
     plain,
@@ -16,7 +15,7 @@ from simcollectives.report.style import (
     set_ticks,
     wrapped,
 )
-from simcollectives.report.table_training import Labelled
+from simcollectives.report.table_training import Labelled, memory_items
 from simcollectives.training.comparison import Comparison
 from simcollectives.units import format_bytes
 
@@ -43,23 +42,14 @@ def comparison_figure(comparison: Comparison, steps: Sequence[Labelled], title: 
 
 def draw_memory_bars(axes: "Axes", steps: Sequence[Labelled]) -> None:
     """Draw what stands at the peak of each step as a bar of its items, with the memory of the device as a line."""
-    dress(axes)
-    axes.grid(False, axis="y")
     items = _items(steps)
     colours = memory_colours(items)
-    left = [0.0] * len(steps)
-    for item in items:
-        widths = [_held(step.memory, item, items) for _, step in steps]
-        look: dict[str, Any] = {"color": colours[item], "edgecolor": "white", "linewidth": 0.5}
-        axes.barh(range(len(steps)), widths, left=left, height=0.62, label=plain(item), **look)
-        left = [a + b for a, b in zip(left, widths, strict=True)]
+    parts = [(plain(item), colours[item], "", [_held(step.memory, item, items) for _, step in steps]) for item in items]
+    ends = stack_bars(axes, [label for label, _ in steps], parts)
     capacity = steps[0][1].training.cluster.device.memory_bytes if steps else None
-    longest = max([*left, capacity or 0.0], default=0.0)
+    longest = max([*ends, capacity or 0.0], default=0.0)
     if capacity is not None:
         axes.axvline(capacity, color=INK, linewidth=1.2, linestyle="--", label="memory of the device")
-    axes.set_yticks(range(len(steps)), labels=[wrapped(label, 34) for label, _ in steps])
-    axes.set_ylim(len(steps) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
     axes.set_xlabel("memory at the peak")
     axes.set_xlim(0, 1.05 * longest or 1.0)
     set_ticks(axes.xaxis, byte_ticks(longest, "decimal") if longest else [], _bytes_text)
@@ -71,11 +61,7 @@ def _bytes_text(size: float) -> str:
 
 def _items(steps: Sequence[Labelled]) -> list[str]:
     """Items of all steps, the largest first; the smallest are ``OTHERS``."""
-    most: dict[str, int] = {}
-    for _, step in steps:
-        for item, size in step.memory.items():
-            most[item] = max(most.get(item, 0), size)
-    ordered = sorted(most, key=lambda item: -most[item])
+    ordered = memory_items(step for _, step in steps)
     return ordered if len(ordered) <= MOST_ITEMS + 1 else [*ordered[:MOST_ITEMS], OTHERS]
 
 

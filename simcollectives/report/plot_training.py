@@ -154,37 +154,51 @@ def set_point_axis(axes: "Axes", values: Sequence[Any], show: Show) -> None:
     axes.set_xticks(places, labels=[texts[int(place)] for place in places])
 
 
-def draw_strategies(axes: "Axes", steps: Sequence[Labelled]) -> None:
-    """Draw each step as a bar of its parts, with its length and its efficiency."""
+def stack_bars(
+    axes: "Axes", labels: Sequence[str], parts: Sequence[tuple[str, str, str, Sequence[float]]]
+) -> list[float]:
+    """Draw a bar for each label, one below another, of its parts; return where the bars end.
+
+    A part has a name, a colour, a hatch and a width in each bar; one that has none anywhere is left out.
+    """
     dress(axes)
     axes.grid(False, axis="y")
-    shown = steps[:MAX_BARS]
-    left = [0.0] * len(shown)
-    for attribute, name, colour, hatch in _PARTS:
-        widths = [float(getattr(step, attribute)) for _, step in shown]
+    ends = [0.0] * len(labels)
+    for name, colour, hatch, widths in parts:
         if any(widths):
             look: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
-            axes.barh(range(len(shown)), widths, left=left, height=0.62, label=name, **look)
-        left = [a + b for a, b in zip(left, widths, strict=True)]
-    axes.set_yticks(range(len(shown)), labels=[wrapped(label, _LABEL_CHARACTERS) for label, _ in shown])
-    axes.set_ylim(len(shown) - 0.4, -0.6)
+            axes.barh(range(len(labels)), widths, left=ends, height=0.62, label=name, **look)
+        ends = [a + b for a, b in zip(ends, widths, strict=True)]
+    axes.set_yticks(range(len(labels)), labels=[wrapped(label, _LABEL_CHARACTERS) for label in labels])
+    axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
+    return ends
+
+
+def draw_strategies(axes: "Axes", steps: Sequence[Labelled]) -> None:
+    """Draw each step as a bar of its parts, with its length and its efficiency."""
+    shown = steps[:MAX_BARS]
+    parts = [
+        (name, colour, hatch, [float(getattr(step, attribute)) for _, step in shown])
+        for attribute, name, colour, hatch in _PARTS
+    ]
+    ends = stack_bars(axes, [label for label, _ in shown], parts)
     axes.set_xlabel("step\nper cent: efficiency, compute over step")
-    longest = max(left, default=0.0)
+    longest = max(ends, default=0.0)
     if longest <= 0:
         axes.set_xticks([])
         return
     texts = [f"{format_seconds(step.step_seconds)}, {_share(step)}" for _, step in shown]
     labels = [
         axes.annotate(text, (end, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=SMALL_SIZE)
-        for row, (end, text) in enumerate(zip(left, texts, strict=True))
+        for row, (end, text) in enumerate(zip(ends, texts, strict=True))
     ]
     set_ticks(axes.xaxis, even_ticks(0, longest), format_seconds)
     axes.set_xlim(0, longest)
     root_figure(axes).draw_without_rendering()
     width = axes.get_window_extent().width
     room = [max(width - label.get_window_extent().width - 12, 60) for label in labels]
-    axes.set_xlim(0, max(longest * 1.02, max(end / pixels for end, pixels in zip(left, room, strict=True)) * width))
+    axes.set_xlim(0, max(longest * 1.02, max(end / pixels for end, pixels in zip(ends, room, strict=True)) * width))
 
 
 def _share(step: Step) -> str:

@@ -37,7 +37,4 @@ def _fits(verdict: Verdict) -> str:
 
 
 def _spare(verdict: Verdict) -> str:
-    if verdict.spare_bytes is None:
-        return NOTHING
-    sign = "-" if verdict.spare_bytes < 0 else ""
-    return sign + format_bytes(abs(verdict.spare_bytes), family="decimal")
+    return NOTHING if verdict.spare_bytes is None else format_bytes(verdict.spare_bytes, family="decimal")

@@ -102,7 +102,7 @@ def memory_blocks(steps: Sequence[Labelled]) -> list[Block]:
     """Return what stands in memory at the peak, item by item; of several steps, a row for each."""
     if len(steps) == 1:
         return _memory_of(steps[0][1])
-    items = _items(step for _, step in steps)
+    items = memory_items(step for _, step in steps)
     binary, unit, *_ = _scale(max(step.peak_bytes for _, step in steps))
     columns = [Column("", [label for label, _ in steps], right=False, wrap_at=36)]
     for item in items:
@@ -117,7 +117,7 @@ def memory_blocks(steps: Sequence[Labelled]) -> list[Block]:
 
 
 def _memory_of(step: Step) -> list[Block]:
-    items = _items([step])
+    items = memory_items([step])
     binary, binary_name, decimal, decimal_name = _scale(step.peak_bytes)
     sizes = [*(step.memory[item] for item in items), step.peak_bytes]
     shares = [percent(size / step.peak_bytes if step.peak_bytes else None) for size in sizes]
@@ -132,8 +132,8 @@ def _memory_of(step: Step) -> list[Block]:
     return [heading(title), table, *map(caption, _memory_captions([step]))]
 
 
-def _items(steps: Iterable[Step]) -> list[str]:
-    """Items of all steps, the largest first."""
+def memory_items(steps: Iterable[Step]) -> list[str]:
+    """Return the items of all steps, the largest first."""
     most: dict[str, int] = {}
     for step in steps:
         for item, size in step.memory.items():

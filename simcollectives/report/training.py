@@ -20,8 +20,9 @@ from simcollectives.report.table_comparison import comparison_blocks
 from simcollectives.report.table_estimate import estimate_blocks
 from simcollectives.report.table_training import Labelled, advice_blocks, collectives_blocks, memory_blocks, step_blocks
 from simcollectives.report.text import Block, caption
-from simcollectives.scenario.keys import point_text, value_text
+from simcollectives.scenario.keys import point_text, value_text, without_options
 from simcollectives.scenario.results import PlayedStep, ScenarioResult
+from simcollectives.scenario.types import Point
 from simcollectives.training.step import Step
 
 if TYPE_CHECKING:
@@ -60,20 +61,18 @@ def training_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block
 
 def _labelled(result: ScenarioResult) -> list[Labelled]:
     """Steps with what tells them apart: strategy, point, or both."""
-    strategies = {one.step.strategy: None for one in result.steps}
-    labels = [one.label for one in result.steps]
     varying = _varying(result)
+    alone = len({one.label for one in result.steps}) == 1
     named = []
-    for one, label in zip(result.steps, labels, strict=True):
-        kept = {
-            key: value
-            for key, value in one.point.items()
-            if key in varying and ("." not in key or key.partition(".")[0] not in strategies)
-        }
-        where = ", ".join(f"{key} {value_text(key, value)}" for key, value in kept.items())
-        alone = len(set(labels)) == 1 and where
-        named.append((where if alone else f"{label}, {where}" if where else label, one.step))
+    for one in result.steps:
+        where = _where({key: value for key, value in one.point.items() if key in varying})
+        named.append((where if alone and where else f"{one.label}, {where}" if where else one.label, one.step))
     return named
+
+
+def _where(point: Point) -> str:
+    """A point without options, which labels say."""
+    return ", ".join(f"{key} {value_text(key, value)}" for key, value in without_options(point).items())
 
 
 def _varying(result: ScenarioResult) -> list[str]:
@@ -128,8 +127,7 @@ def training_figures(result: ScenarioResult) -> Iterator[tuple[str, "Figure"]]:
 
 def drawn_title(one: PlayedStep) -> str:
     """Return what a drawn step is called: its strategy and its point."""
-    point = {key: value for key, value in one.point.items() if key.partition(".")[0] != one.step.strategy}
-    where = ", ".join(f"{key} {value_text(key, value)}" for key, value in point.items())
+    where = _where(one.point)
     return f"{one.label}, {where}" if where else one.label
 
 

@@ -1,7 +1,7 @@
 """Scenarios that ask which strategy to train with, from those that do not, or from a few words."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -10,8 +10,10 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from simcollectives.errors import InputError, Problem
+from simcollectives.scenario.keys import owner
+from simcollectives.scenario.load_collective import readable
 from simcollectives.scenario.loading import load_document
-from simcollectives.scenario.training.schema import ALL
+from simcollectives.scenario.training.schema import ALL, read_strategy
 from simcollectives.scenario.training.types import AnyScenario
 from simcollectives.scenario.yaml_text import parse_document, read_document
 from simcollectives.training.comparison import COMPARED
@@ -30,27 +32,38 @@ def read_comparison(path: str | os.PathLike[str], strategies: str | None = None)
         InputError: the file cannot be read, or is not a valid training scenario; all problems at once, with lines.
     """
     document = read_document(path)
-    data = dict(document.data)
-    if "training" not in data:
+    if "training" not in document.data:
         rule = "there is no training: in it, so that there are no strategies to compare"
         raise InputError([Problem("$", rule)], document.source)
-    if "compare" not in data or strategies is not None:
-        for key in _OF_ONE_STRATEGY:
-            data.pop(key, None)
-        own: list[Any] = []
-        if isinstance(data["training"], dict):
-            section = dict(data["training"])
-            alone, several = section.pop("strategy", None), section.pop("strategies", None)
-            own = several if isinstance(several, list) else [] if alone is None else [alone]
-            data["training"] = section
-        data["compare"] = _beside(own) if strategies in (None, ALL) else _listed(strategies or ALL)
-        left_out = {one.name for one in STRATEGIES} - {*map(_name, data["compare"])}
-        if isinstance(data.get("sweep"), dict):
-            kept = {key: one for key, one in data["sweep"].items() if key.partition(".")[0] not in left_out}
-            data |= {"sweep": kept} if kept else {}
-            if not kept:
-                del data["sweep"]
-    return load_document(replace(document, data=data))
+    if "compare" in document.data and strategies is None:
+        return load_document(document)
+    return load_document(replace(document, data=_comparing(document.data, strategies)))
+
+
+def _comparing(written: Mapping[str, Any], strategies: str | None) -> dict[str, Any]:
+    """Return a training scenario with ``compare:``, without what it says of strategies of its own or left out."""
+    data = {key: one for key, one in written.items() if key not in _OF_ONE_STRATEGY}
+    own: list[Any] = []
+    if isinstance(data["training"], dict):
+        section = dict(data["training"])
+        alone, several = section.pop("strategy", None), section.pop("strategies", None)
+        own = several if isinstance(several, list) else [] if alone is None else [alone]
+        data["training"] = section
+    data["compare"] = _beside(own) if strategies is None or strategies == ALL else _listed(strategies)
+    left_out = {one.name for one in STRATEGIES} - _names(data["compare"])
+    if isinstance(data.get("sweep"), dict | list):
+        sweep = _swept(data.pop("sweep"), left_out)
+        data |= {"sweep": sweep} if sweep else {}
+    return data
+
+
+def _swept(sweep: Any, left_out: Collection[str]) -> Any:
+    """Return one sweep, or a list of them, without options of some strategies and what is empty then."""
+    if isinstance(sweep, list):
+        return [one for one in (_swept(one, left_out) for one in sweep) if one]
+    if isinstance(sweep, dict):
+        return {key: one for key, one in sweep.items() if owner(key) not in left_out}
+    return sweep
 
 
 def write_comparison(
@@ -106,12 +119,12 @@ def _option(place: str) -> str:
 
 def _beside(own: list[Any]) -> list[Any]:
     """Strategies as a file writes them, and those of ``COMPARED`` that are not among them."""
-    names = [*map(_name, own)]
+    names = _names(own)
     return [*own, *(name for name in COMPARED if name not in names)]
 
 
-def _name(written: Any) -> Any:
-    return next(iter(written)) if isinstance(written, dict) and written else str(written)
+def _names(written: list[Any]) -> set[str]:
+    return {one.name for one in readable(written, read_strategy).values()}
 
 
 def _listed(strategies: str) -> list[str]:

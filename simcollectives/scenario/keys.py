@@ -277,6 +277,11 @@ def is_option(key: str) -> bool:
     return "." in key and owner(key) in _NAMES
 
 
+def without_options(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a point without options of algorithms and strategies, which their labels say."""
+    return {key: value for key, value in point.items() if not is_option(key)}
+
+
 def is_size(key: str) -> bool:
     """Whether a key of a point changes the number of ranks, as ``nodes``, ``rail.size`` and ``torus.0`` do."""
     return _SIZE_KEY.fullmatch(key) is not None and not is_option(key)

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from simcollectives.cluster import Change, Device, Level, Link, calibrated_links, load_machine
+from simcollectives.cluster.link import DEVICE_KEYS
 from simcollectives.errors import ClusterError, nearest, suggestion
 from simcollectives.scenario.build import build_cluster
 from simcollectives.scenario.cluster_file import read_cluster_file
@@ -244,14 +245,7 @@ def _device(context: Context, model: DeviceModel | None, known: Device) -> Devic
     if not model.model_fields_set:
         context.add(path, "nothing is said of the device; write {peak: {bfloat16: 989 TFLOP/s}, memory: 80 GB}")
     peak = {**dict(known.peak_flops), **(model.peak or {})}
-    given = {
-        "memory_bytes": model.memory,
-        "memory_bandwidth": model.memory_bandwidth,
-        "host_link_bandwidth": model.host_link,
-        "cpu_memory_bandwidth": model.cpu_memory_bandwidth,
-        "nvme_read_bandwidth": model.nvme_read,
-        "nvme_write_bandwidth": model.nvme_write,
-    }
+    given = {attribute: getattr(model, key) for key, attribute in DEVICE_KEYS.items()}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return replace(known, peak_flops=tuple(peak.items()), **changes)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from simcollectives.cluster import Device
+from simcollectives.cluster.link import DEVICE_KEYS
 from simcollectives.engines import Conditions, LogGP, TimeModel
 from simcollectives.scenario.keys import LINK_KEYS, POINT_KEYS, is_option, owner
 from simcollectives.scenario.types import ClusterSettings, Point
@@ -30,14 +31,6 @@ COUNTS: Mapping[str, tuple[str, ...]] = {
 """The keys that count the devices of each form of a cluster; the others have their sizes in lists."""
 
 _JITTER = ("alpha", "bandwidth", "reduction")
-_DEVICE = {
-    "memory": "memory_bytes",
-    "memory_bandwidth": "memory_bandwidth",
-    "host_link": "host_link_bandwidth",
-    "cpu_memory_bandwidth": "cpu_memory_bandwidth",
-    "nvme_read": "nvme_read_bandwidth",
-    "nvme_write": "nvme_write_bandwidth",
-}
 
 
 def numbers_of(settings: ClusterSettings | Conditions | TimeModel) -> dict[str, Way]:
@@ -98,7 +91,7 @@ def _of_cluster(settings: ClusterSettings) -> dict[str, Way]:
 
 def _of_device(device: Device) -> dict[str, Way]:
     ways: dict[str, Way] = {
-        f"device.{name}": ("device", number) for name, number in _DEVICE.items() if getattr(device, number) is not None
+        f"device.{key}": ("device", field) for key, field in DEVICE_KEYS.items() if getattr(device, field) is not None
     }
     for index, (dtype, _) in enumerate(device.peak_flops):
         ways[f"device.peak.{dtype}"] = ("device", "peak_flops", index, 1)

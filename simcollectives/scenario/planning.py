@@ -162,8 +162,6 @@ class _Planner:
         found = []
         for entry, point in wanted:
             mine = restricted(point, entry)
-            seeds = mine.get("seeds", self.evaluator.scenario.seeds)
-            times = 1 if seeds is None or timeline else seeds + 1
             key = (entry.label, frozenset(mine.items()), timeline)
             if key in self._seen:
                 continue

@@ -89,6 +89,29 @@ def test_any_training_scenario_can_be_compared(scenario: Path) -> None:
     assert not compared.expectations
 
 
+@pytest.mark.parametrize(
+    ("sweep", "kept"),
+    [
+        ("{devices: [2, 4], ddp.bucket_cap: [1 MiB, 25 MiB]}", [["devices"]]),
+        ("{ddp.bucket_cap: [1 MiB, 25 MiB]}", []),
+        ("[{devices: [2, 4]}, {ddp.bucket_cap: [1 MiB]}, {devices: [8], ddp.bucket_cap: [1 MiB]}]", [["devices"]] * 2),
+    ],
+)
+def test_sweeps_over_options_of_other_strategies_are_left_out(scenario: Path, sweep: str, kept: list[Any]) -> None:
+    scenario.write_text(SCENARIO + f"sweep: {sweep}\n")
+    compared = read_comparison(scenario, "zero2,all_reduce_once")
+    assert [[*one.values] for one in compared.sweeps] == kept  # type: ignore[union-attr]
+
+
+def test_own_strategies_are_compared_with_all_others(scenario: Path) -> None:
+    own = "mfu: 40%, strategies: [{zero2: {implementation: deepspeed}}, all_reduce_once]"
+    scenario.write_text(SCENARIO.replace("compare: [ddp, all_reduce_once]\n", "").replace("mfu: 40%", own))
+    compared = read_comparison(scenario)
+    names = ["zero2", "all_reduce_once", "ddp", "zero1", "zero3", "fsdp2"]
+    assert [entry.name for entry in compared.entries] == names  # type: ignore[union-attr]
+    assert compared.entries[0].options == {"implementation": "deepspeed"}  # type: ignore[union-attr]
+
+
 def test_a_config_is_named_from_the_folder_of_the_scenario() -> None:
     text = write_comparison({"model": "models/a/config.json"}, "dgx-h100", 1, "all", Path("scenarios"))
     assert "config: ../models/a/config.json" in text

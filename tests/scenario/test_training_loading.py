@@ -10,7 +10,7 @@ import pytest
 
 from simcollectives.scenario import load_scenario
 from simcollectives.scenario.training.types import TrainingScenario, TrainingSettings
-from tests.scenario.training_texts import training
+from tests.scenario.training_texts import GPT2, training
 
 EVERY_KEY = """
 title: Every key
@@ -112,17 +112,8 @@ def test_a_model_has_four_ways_to_be_written(load: Any, model: str, sizes: tuple
 
 
 def test_a_config_stands_beside_the_scenario(tmp_path: Path) -> None:
-    # GPT-2 small's config: 124,439,808 parameters, as published
-    config = {
-        "model_type": "gpt2",
-        "n_embd": 768,
-        "n_head": 12,
-        "n_layer": 12,
-        "n_positions": 1024,
-        "vocab_size": 50257,
-    }
     (tmp_path / "configs").mkdir()
-    (tmp_path / "configs" / "small.json").write_text(json.dumps(config))
+    (tmp_path / "configs" / "small.json").write_text(json.dumps(GPT2))
     path = tmp_path / "scenario.yaml"
     path.write_text(training("model: {config: configs/small.json}, strategy: ddp, sequence: 8, mfu: 45%"))
     scenario = load_scenario(path)

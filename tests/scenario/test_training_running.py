@@ -353,10 +353,11 @@ def test_the_plugin_collects_expectations(tmp_path: Path) -> None:
     expect = "expect: [{step_seconds: {}, at_least: 1 us}, {step_seconds: {}, at_least: 1 s, because: it is not}]"
     (tmp_path / "steps.yaml").write_text(training(UNIFORM, expect))
     (tmp_path / "misspelt.yaml").write_text(training(UNIFORM, expect.replace("expect", "expects")))
+    (tmp_path / "numerics.yaml").write_text(training(UNIFORM, "expcet: []").replace("training: ", "numerics: "))
     command = [sys.executable, "-m", "pytest", "--simcollectives", "-q", "-p", "no:cacheprovider", "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 1
-    assert "2 failed, 1 passed" in done.stdout
+    assert "3 failed, 1 passed" in done.stdout
     assert "it is not" in done.stdout
     assert 'did you mean "expect"?' in done.stdout
 

@@ -13,6 +13,9 @@ NODES = (
 UNIFORM = "model: {parameters: 1e6, layers: 4, tensors_per_layer: 2}, strategy: ddp, sequence: 128, mfu: 45%"
 BOTH = UNIFORM.replace("strategy: ddp", "strategies: [ddp, all_reduce_once]")
 
+# The config.json of GPT-2 small: 124,439,808 parameters, as published.
+GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "vocab_size": 50257}
+
 
 def training(body: str, *lines: str, cluster: str = FLAT) -> str:
     """A scenario whose section ``training:`` is in line 3, and further lines."""

@@ -4,12 +4,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from simcollectives.algorithms import check_fits, find_algorithm
+from simcollectives.algorithms import check_fits, find_algorithm, resolve_options
 from simcollectives.cluster import Cluster
 from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import build_cluster
-from simcollectives.scenario.keys import point_text
-from simcollectives.scenario.training.keys import TRAINING_KEYS
+from simcollectives.scenario.keys import TRAINING_KEYS, point_text
 from simcollectives.scenario.training.types import TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Point
 from simcollectives.training.groups import seen_alone
@@ -113,21 +112,26 @@ class TrainingFits:
             settings = settings_at(self.training, point)
             cluster = build_cluster(self.cluster, point)
             training = build_training(settings, cluster)
-            if problems := find_strategy(entry.name).problems(training, options_at(entry, point)):
+            options = options_at(entry, point)
+            if problems := find_strategy(entry.name).problems(training, options):
                 raise InputError([Problem("", f"{entry.name}.{one.place}: {one.message}") for one in problems])
             choices = {**default_choices(cluster), **choices_at(settings, entry, point)}
             for collective in ("all_reduce", "broadcast"):
-                name, options = choices[collective]
-                algorithm = find_algorithm(collective, name)
-                check_fits(algorithm, cluster, {o.name: options.get(o.name, o.default) for o in algorithm.options})
+                _check_choice(collective, choices[collective], cluster)
             if settings.choices:
-                _check_choices(training, entry.name, options_at(entry, point), choices)
+                _check_in_groups(training, entry.name, options, choices)
         except InputError as error:
             return error.problems
         return ()
 
 
-def _check_choices(
+def _check_choice(collective: str, choice: Choice, cluster: Cluster) -> None:
+    name, given = choice
+    algorithm = find_algorithm(collective, name)
+    check_fits(algorithm, cluster, resolve_options(algorithm, given))
+
+
+def _check_in_groups(
     training: Training, strategy: str, options: Mapping[str, Any], choices: Mapping[str, Choice]
 ) -> None:
     """Check that the algorithms that are named run in the groups in which the strategy uses them.
@@ -137,7 +141,4 @@ def _check_choices(
     """
     calls = find_strategy(strategy).program(training, options).calls
     for call in {(call.kind, call.group_size, call.stride): call for call in calls}.values():
-        name, given = choices[call.kind]
-        algorithm = find_algorithm(call.kind, name)
-        resolved = {option.name: given.get(option.name, option.default) for option in algorithm.options}
-        check_fits(algorithm, seen_alone(training.cluster, call), resolved)
+        _check_choice(call.kind, choices[call.kind], seen_alone(training.cluster, call))

@@ -7,7 +7,7 @@ from typing import Any
 from simcollectives.cluster import Cluster
 from simcollectives.errors import InputError, listing
 from simcollectives.scenario.build import build_cluster, restricted
-from simcollectives.scenario.keys import Kind, kind_of, point_text
+from simcollectives.scenario.keys import TRAINING_KEYS, Kind, kind_of, point_text
 from simcollectives.scenario.places import placed
 from simcollectives.scenario.training.build import (
     build_training,
@@ -16,7 +16,7 @@ from simcollectives.scenario.training.build import (
     settings_at,
     workload_of,
 )
-from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
+from simcollectives.scenario.training.keys import TRAINING_METRICS
 from simcollectives.scenario.training.types import TrainingScenario, TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
 from simcollectives.training.flops import convention, model_flops, utilisation

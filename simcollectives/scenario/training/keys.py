@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from simcollectives.scenario.keys import ANY_BYTES, ANY_SECONDS, NUMBER, RATIO, TRAINING_KEYS, Kind
+from simcollectives.scenario.keys import ANY_BYTES, ANY_SECONDS, NUMBER, RATIO, Kind
 
 TRAINING_METRICS: Mapping[str, Kind] = {
     **dict.fromkeys(("step_seconds", "compute_seconds", "communication_seconds", "exposed_seconds"), ANY_SECONDS),
@@ -21,5 +21,3 @@ TRAINING_METRICS: Mapping[str, Kind] = {
 parameters, gradients and optimizer states, ``unsharded_bytes`` what whole parameters and all-gathers take together.
 ``all_reduce_bytes`` and the like are what the rank that sends most sends in such collectives.
 """
-
-__all__ = ["TRAINING_KEYS", "TRAINING_METRICS"]

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 from simcollectives.errors import InputError, Problem, UnitError, suggestion
 from simcollectives.scenario.context import unknown_key
-from simcollectives.scenario.keys import BYTES, RUN_WORDS, Kind, is_option, owner
+from simcollectives.scenario.keys import BYTES, RUN_WORDS, TRAINING_KEYS, Kind, is_option, owner
 from simcollectives.scenario.load_points import BaseNamer
 from simcollectives.scenario.places import Path, shown
 from simcollectives.scenario.point_keys import KeyTable
-from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
+from simcollectives.scenario.training.keys import TRAINING_METRICS
 from simcollectives.scenario.training.types import TrainingSettings
 from simcollectives.scenario.types import AlgorithmEntry, Point
 from simcollectives.training.strategies.table import find_strategy, resolve_strategy_options

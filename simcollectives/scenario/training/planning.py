@@ -9,7 +9,7 @@ from simcollectives.engines.closed_form import closed_form_parts
 from simcollectives.engines.estimate import rough
 from simcollectives.errors import InputError
 from simcollectives.scenario.build import build_cluster, planned_runs, restricted
-from simcollectives.scenario.keys import TRAINING_KEYS, is_option
+from simcollectives.scenario.keys import TRAINING_KEYS, without_options
 from simcollectives.scenario.planning import ROOT_RUNS, decides_cost, selectors_of
 from simcollectives.scenario.training.build import choices_at, settings_at
 from simcollectives.scenario.training.evaluation import TrainingEvaluator
@@ -54,7 +54,7 @@ def plan_steps(scenario: TrainingScenario, evaluator: TrainingEvaluator) -> Step
     costs = [*rows, *checks, *drawn]
     factor = 1.0
     if sum(costs) > _LITTLE_SECONDS:
-        factor = _factor(evaluator, [(planner.step(*run), run) for run in runs], _LITTLE_SHARE * sum(costs))
+        factor = _factor(evaluator, [(planner.step(run[1]), run) for run in runs], _LITTLE_SHARE * sum(costs))
     return StepPlan(tuple(factor * cost for cost in costs), planner.steps)
 
 
@@ -103,12 +103,11 @@ class _Planner:
                 continue
             self._seen.add(key)
             self.steps += 1
-            seconds += self.step(entry, mine) + self._new_prices(entry, mine)
+            seconds += self.step(mine) + self._new_prices(entry, mine)
         return seconds
 
-    def step(self, entry: AlgorithmEntry, point: Point) -> float:
-        """Seconds of one step, whose collectives have their prices."""
-        del entry
+    def step(self, point: Point) -> float:
+        """Seconds of one step of any strategy, whose collectives have their prices."""
         settings = settings_at(self.scenario.training, point)
         modules = sum(len(layer.modules) for layer in settings.model.layers)
         played, steady = len({1.0, *settings.slow.values()}), settings.iteration != 0
@@ -124,7 +123,7 @@ class _Planner:
     def _new_prices(self, entry: AlgorithmEntry, point: Point) -> float:
         """Seconds of pricing collectives on a cluster that no step before was on."""
         choices = repr(choices_at(settings_at(self.scenario.training, point), entry, point))
-        of_cluster = {key: value for key, value in point.items() if not (key in TRAINING_KEYS or is_option(key))}
+        of_cluster = {key: value for key, value in without_options(point).items() if key not in TRAINING_KEYS}
         key = choices, frozenset(of_cluster.items())
         if key in self._priced:
             return 0.0

@@ -7,7 +7,7 @@ from typing import Any
 from simcollectives.errors import InputError, Problem
 from simcollectives.scenario.build import is_free, planned_runs
 from simcollectives.scenario.expectations import check_expectation
-from simcollectives.scenario.keys import is_option, point_text
+from simcollectives.scenario.keys import is_option, point_text, without_options
 from simcollectives.scenario.progress import Progress, Tally
 from simcollectives.scenario.results import Check, PlayedStep, PointComparison, Row, ScenarioResult, SweepAdvice
 from simcollectives.scenario.training.evaluation import TRAINING_ROW_KEYS, TrainingEvaluator
@@ -94,7 +94,7 @@ def _too_large(rows: Sequence[Row]) -> list[str]:
     if not over:
         return []
     most = max(over, key=lambda row: row["peak_bytes"] - row["device_memory_bytes"])
-    point = {key: value for key, value in most["point"].items() if not is_option(key)}  # which the label has
+    point = without_options(most["point"])
     where = f" at {point_text(point)}" if point else ""
     peak, capacity = most["peak_bytes"], most["device_memory_bytes"]
     more = f"{format_bytes(peak - capacity)} more than the device's {format_bytes(capacity)}"
@@ -133,12 +133,11 @@ def _comparisons(steps: Sequence[PlayedStep]) -> tuple[PointComparison, ...]:
     """Compare the steps that are at one point, whatever the options of their strategies."""
     points: dict[frozenset[tuple[str, Any]], list[PlayedStep]] = {}
     for one in steps:
-        points.setdefault(frozenset(item for item in one.point.items() if not is_option(item[0])), []).append(one)
+        points.setdefault(frozenset(without_options(one.point).items()), []).append(one)
     found = []
     for some in points.values():
-        point = {key: value for key, value in some[0].point.items() if not is_option(key)}
         labelled = tuple((one.label, one.step) for one in some)
-        found.append(PointComparison(point, labelled, compare(labelled)))
+        found.append(PointComparison(without_options(some[0].point), labelled, compare(labelled)))
     return tuple(found)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from simcollectives.errors import listing, suggestion
-from simcollectives.scenario.keys import POINT_KEYS
+from simcollectives.scenario.keys import POINT_KEYS, TRAINING_KEYS
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema import (
     CrossoverModel,
@@ -31,7 +31,7 @@ from simcollectives.scenario.schema_values import (
     custom_error,
     reference_reader,
 )
-from simcollectives.scenario.training.keys import TRAINING_KEYS, TRAINING_METRICS
+from simcollectives.scenario.training.keys import TRAINING_METRICS
 from simcollectives.training.comparison import COMPARED
 from simcollectives.training.setup import FLOATS, OPTIMIZERS
 from simcollectives.training.workload import AttentionFlops, AttentionKernel, Recomputation
