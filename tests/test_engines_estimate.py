@@ -13,10 +13,9 @@ import pytest
 
 import simcollectives as sc
 from simcollectives.cluster import Uplink
-from simcollectives.engines import Conditions, Jitter, Job, bytes_sent, make_job, simulate_job, verify_job
+from simcollectives.engines import Conditions, Jitter, Job, make_job, simulate_job, verify_job
 from simcollectives.engines.estimate import Estimate, cheaper, measured, rough
 from simcollectives.engines.variants import DEFAULT, LogGP, OnePort, TimeModel
-from simcollectives.engines.work import counted_rounds
 from simcollectives.errors import InputError, NoClosedFormError
 
 INTRA, INTER = sc.Link(5e-6, 450e9, 1e-7), sc.Link(1e-5, 50e9)
@@ -69,30 +68,6 @@ MEMORY: dict[str, tuple[Job, str, TimeModel, bool, bool]] = {
     "one port timeline": (all_reduce("ring", flat(32)), "auto", OnePort(), True, True),
     "loggp ring": (all_reduce("ring", flat(48)), "auto", LogGP(), False, True),
 }
-
-
-@pytest.mark.parametrize(
-    "job",
-    [
-        all_reduce(name, cluster, more)
-        for name in ("hierarchical", "rotated_rings", "bidirectional_ring", "rabenseifner", "ring")
-        for cluster in (one_card(2), flat(8))
-        for more in (0, 1)
-    ],
-    ids=str,
-)
-def test_rounds_that_are_gone_through_to_count_bytes_are_told(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where chunks are equal, rounds that repeat are one, whatever their number."""
-    rounds = []
-    add = bytes_sent._add_round
-    monkeypatch.setattr(bytes_sent, "_add_round", lambda *given: rounds.append(len(given[1].src)) or add(*given))
-    bytes_sent.count_bytes_sent(job)
-    messages = [
-        sum(len(phase.round_at(step).src) for step in range(phase.steps))
-        for channel in job.schedule.channels
-        for phase in channel
-    ]
-    assert counted_rounds(job, messages) == (len(rounds), sum(rounds))
 
 
 @pytest.mark.parametrize("name", MEMORY)
