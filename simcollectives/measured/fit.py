@@ -94,8 +94,9 @@ def errors(predicted: Sequence[float], measured: Sequence[float], message_bytes:
     for time in measured:
         if not 0 < time < math.inf:
             raise InputError(f"a measured time of {time!r} s has no relative error; it must be positive")
-    found = spread(relative_errors(predicted, measured))
-    return Errors(found.median, found.p90, found.largest, message_bytes[found.worst_at], found.bias)
+    all_of_them = spread(relative_errors(predicted, measured))
+    at_bytes = message_bytes[all_of_them.worst_at]
+    return Errors(all_of_them.median, all_of_them.p90, all_of_them.largest, at_bytes, all_of_them.bias)
 
 
 def fit_link(

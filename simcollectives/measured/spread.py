@@ -1,7 +1,7 @@
 """How far predictions are from measurements, in all and by group: median, 90th percentile, largest, and which way.
 
-The relative error of a prediction is ``predicted / measured - 1``: above 0 it is too slow. Median and percentiles are of
-its size, so that errors of both signs do not cancel; ``bias``, the median with its sign, says whether they would.
+The relative error of a prediction is ``predicted / measured - 1``: above 0 it is too slow. Median and percentiles are
+of its size, so that errors of both signs do not cancel; ``bias``, the median with its sign, says whether they would.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
