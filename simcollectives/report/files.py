@@ -15,7 +15,7 @@ import numpy as np
 
 from simcollectives.errors import InputError, Problem
 from simcollectives.report.fastest import fastest
-from simcollectives.report.json_measured import errors_json, measured_json
+from simcollectives.report.json_measured import errors_json, measured_json, step_errors_json, step_json
 from simcollectives.report.rows import Row
 from simcollectives.report.training import traces
 from simcollectives.scenario import Scenario, ScenarioResult
@@ -179,8 +179,8 @@ def scenario_json(result: ScenarioResult) -> dict[str, Any]:
         "passed": None if result.interrupted or result.problems else result.passed,
         "interrupted": result.interrupted,
         "measured": measured_json(result.measured[0]) if len(result.measured) == 1 else None,
-        "measurements": [measured_json(one) for one in result.measured],
-        "measured_errors": errors_json(result.measured),
+        "measurements": [*map(measured_json, result.measured), *map(step_json, result.measured_steps)],
+        "measured_errors": [*errors_json(result.measured), *step_errors_json(result.measured_steps)],
         "fastest": [_fastest_json(one) for one in fastest(result.rows)] if is_collective(result) else [],
         "contributions": result.contributions,
     }

@@ -5,7 +5,9 @@ from dataclasses import asdict
 from typing import Any
 
 from simcollectives.measured.spread import RANGES, Spread, range_of, spread, spreads_by
-from simcollectives.scenario import MeasuredComparison
+from simcollectives.report.table_measured_steps import groups_of
+from simcollectives.scenario import MeasuredComparison, MeasuredStepComparison
+from simcollectives.scenario.training.keys import MEASURED_METRICS
 
 
 def measured_json(measured: MeasuredComparison) -> dict[str, Any]:
@@ -55,3 +57,32 @@ def spread_json(found: Spread, sizes: Sequence[int] = ()) -> dict[str, Any]:
     at_bytes = {"largest_at_bytes": sizes[found.worst_at]} if sizes else {}
     errors = {name: getattr(found, name) for name in ("points", "bias", "median", "p90", "largest", "worst")}
     return {**errors, **at_bytes}
+
+
+def step_json(measured: MeasuredStepComparison) -> dict[str, Any]:
+    """Return a measured step beside the simulated one; the keys of a row, and of collectives those that are alike."""
+    relative = measured.relative
+    return {
+        "label": measured.label,
+        "point": dict(measured.point),
+        "name": measured.name,
+        "world_size": measured.world_size,
+        "measured": dict(measured.measured),
+        "predicted": dict(measured.predicted),
+        "errors": {name: relative.get(name) for name in measured.measured},
+        "step": None if measured.step is None else {"name": measured.step.name, "rank": measured.step.rank},
+        "collectives": [{**asdict(one), "difference": one.difference} for one in measured.collectives],
+    }
+
+
+def step_errors_json(measured: Sequence[MeasuredStepComparison]) -> list[dict[str, Any]]:
+    """Return the errors of each metric, in all and by strategy and each key of the points."""
+    found = []
+    for metric in MEASURED_METRICS:
+        mine = [one for one in measured if metric in one.relative]
+        relative = [one.relative[metric] for one in mine]
+        for by, groups in groups_of(mine).items():
+            for group, one in spreads_by(relative, groups).items():
+                value = None if by == "all" else group
+                found.append({"metric": metric, "by": by, "group": value, **spread_json(one)})
+    return found

@@ -10,6 +10,7 @@ from simcollectives.report.table_checks import checks_blocks
 from simcollectives.report.table_fastest import fastest_blocks
 from simcollectives.report.table_lists import algorithm_tables, machine_tables, model_tables, strategy_tables
 from simcollectives.report.table_measured import measured_blocks
+from simcollectives.report.table_measured_steps import measured_steps_blocks
 from simcollectives.report.table_results import results_blocks
 from simcollectives.report.text import Block, caption, heading, html, make_console, rendered, show
 from simcollectives.report.training import training_blocks
@@ -68,7 +69,7 @@ def result_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block]:
         parts.append(numerics_blocks(result, full=full) if result.rows else [])
     elif result.rows:
         parts += [results_blocks(result.rows, full=full), fastest_blocks(result.rows)]
-    parts.append(measured_blocks(result.measured))
+    parts += [measured_blocks(result.measured), measured_steps_blocks(result.measured_steps)]
     for text in result.contributions:
         parts.append([heading("Contributions held after each round"), Text(text, no_wrap=True, overflow="ignore")])
     parts.append(checks_blocks(result.checks))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.report.plot_comparison import comparison_figure
+from simcollectives.report.plot_measured_steps import measured_steps_figure
 from simcollectives.report.plot_memory import draw_memory, memory_figure
 from simcollectives.report.plot_step import draw_step, step_figure
 from simcollectives.report.plot_training import (
@@ -117,6 +118,9 @@ def training_figures(result: ScenarioResult) -> Iterator[tuple[str, "Figure"]]:
         heading = f"{title}\n{point}" if point else title
         stem = f"comparison_{file_stem(point)}" if point else "comparison"
         yield stem, comparison_figure(compared.comparison, compared.steps, heading)
+    figure = measured_steps_figure(result.measured_steps, title) if result.measured_steps else None
+    if figure is not None:
+        yield "measured", figure
     several = len(result.drawn) > 1
     for one in result.drawn:
         name = drawn_title(one)

@@ -8,7 +8,8 @@ from simcollectives.errors import counted
 from simcollectives.measured.spread import range_of, spread
 from simcollectives.scenario.crossings import find_crossings, leader
 from simcollectives.scenario.keys import NUMBER, RATIO, Kind, Value, is_option, point_text
-from simcollectives.scenario.results import Check, PointError
+from simcollectives.scenario.measured import PointError
+from simcollectives.scenario.results import Check
 from simcollectives.scenario.types import (
     AlgorithmEntry,
     Bound,
@@ -163,7 +164,8 @@ def _error(expectation: ErrorExpectation, measured: Sequence[Compared]) -> Check
     ]
     found = spread([point.relative for point in points])
     value = float(getattr(found, expectation.statistic))
-    worst = f"{RATIO.format(abs(found.worst), 3)} too {'slow' if found.worst > 0 else 'fast'}"
+    ways = ("slow", "fast") if expectation.metric.endswith("seconds") else ("high", "low")
+    worst = f"{RATIO.format(abs(found.worst), 3)} too {ways[found.worst < 0]}"
     of = "" if expectation.metric == "seconds" else f" in {expectation.metric}"
     subject = f"{expectation.statistic} error{of} of {expectation.what}"
     where = f"of {counted(found.points, 'point')}, the worst {worst} at {points[found.worst_at].where}"

@@ -1,19 +1,17 @@
 """What running a scenario gives: rows, checks, timelines, a comparison with measurements."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from simcollectives.engines import Timeline
-from simcollectives.errors import Problem, counted
-from simcollectives.measured import Fit, MeasuredSweep
-from simcollectives.measured.spread import relative_errors
+from simcollectives.errors import Problem
+from simcollectives.scenario.measured import MeasuredComparison, MeasuredStepComparison
 from simcollectives.scenario.training.types import AnyScenario
 from simcollectives.scenario.types import Point
 from simcollectives.training.advice import Advice
 from simcollectives.training.comparison import Comparison
 from simcollectives.training.step import Step
-from simcollectives.units import format_bytes
 
 Row = Mapping[str, Any]
 
@@ -92,50 +90,6 @@ class Check:
 
 
 @dataclass(frozen=True)
-class PointError:
-    """The relative error of one prediction: of which metric, at which message (B), if at one, and where, in words."""
-
-    metric: str
-    relative: float
-    message_bytes: int | None
-    where: str
-
-
-@dataclass(frozen=True)
-class MeasuredComparison:
-    """Measured times beside predictions of one algorithm: ``fit`` holds both, before and after fitting the link."""
-
-    sweep: MeasuredSweep
-    label: str
-    fit: Fit
-    point: Point = field(default_factory=dict)
-
-    @property
-    def nodes(self) -> int:
-        """Nodes that it ran on."""
-        return self.fit.cluster.nodes
-
-    @property
-    def world_size(self) -> int:
-        """Ranks that it ran on."""
-        return self.fit.cluster.world_size
-
-    @property
-    def relative(self) -> tuple[float, ...]:
-        """Errors of the predictions as given, a point of the sweep each."""
-        return relative_errors(self.fit.given_predicted, self.sweep.seconds)
-
-    @property
-    def errors(self) -> tuple[PointError, ...]:
-        """The same, each with where it is."""
-        ranks = counted(self.world_size, "rank")
-        return tuple(
-            PointError("seconds", relative, size, f"{format_bytes(size)} on {ranks}")
-            for size, relative in zip(self.sweep.message_bytes, self.relative, strict=True)
-        )
-
-
-@dataclass(frozen=True)
 class PlayedStep:
     """A training step at a point: ``entry`` is the strategy as listed, ``label`` with its options at the point."""
 
@@ -179,8 +133,8 @@ class ScenarioResult:
     """A scenario that was run.
 
     ``rows`` have the keys `ROW_KEYS`, or those of training steps. ``notes`` say which engine ran and why. ``timelines``
-    are pairs of a label and a timeline, ``contributions`` are texts, ``measured`` are
-    measurements beside predictions. ``steps`` are the training steps of the rows, one
+    are pairs of a label and a timeline, ``contributions`` are texts, ``measured`` and
+    ``measured_steps`` are measurements beside predictions. ``steps`` are the training steps of the rows, one
     each, ``drawn`` those drawn stream by stream, ``advice`` what sweeps of options say, ``comparisons`` which strategy
     to choose at each point.
     ``interrupted`` tells that the rows and checks are only those finished. ``problems`` are runs that could not be
@@ -194,6 +148,7 @@ class ScenarioResult:
     notes: tuple[str, ...] = ()
     timelines: tuple[tuple[str, Timeline], ...] = ()
     measured: tuple[MeasuredComparison, ...] = ()
+    measured_steps: tuple[MeasuredStepComparison, ...] = ()
     contributions: tuple[str, ...] = ()
     interrupted: bool = False
     problems: tuple[Problem, ...] = ()

@@ -11,11 +11,12 @@ from simcollectives.scenario.build import build_cluster, options_at, planned_run
 from simcollectives.scenario.evaluation import Evaluator
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import point_text
+from simcollectives.scenario.measured import MeasuredComparison
 from simcollectives.scenario.numerics.running import run_numerics_scenario
 from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.planning import Plan, plan_scenario
 from simcollectives.scenario.progress import Progress, Tracker
-from simcollectives.scenario.results import ROW_KEYS, Check, MeasuredComparison, Row, ScenarioResult
+from simcollectives.scenario.results import ROW_KEYS, Check, Row, ScenarioResult
 from simcollectives.scenario.training.planning import StepPlan
 from simcollectives.scenario.training.running import run_training
 from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
