@@ -58,6 +58,15 @@ def measured_steps_figure(measured: Sequence[MeasuredStepComparison], title: str
     return figure
 
 
+def draw_measured_steps(axes: "Axes", measured: Sequence[MeasuredStepComparison]) -> None:
+    """Draw into one place: of several measured steps their errors, of one the pair of bars."""
+    drawn = [(name, one) for name, one in zip(step_titles(measured), measured, strict=True) if _step(one)]
+    if len(measured) == 1 and drawn:
+        draw_step_pairs(axes, drawn)
+    else:
+        draw_step_errors(axes, measured)
+
+
 def _step(one: MeasuredStepComparison) -> tuple[float, float] | None:
     """Measured and predicted seconds of a step, if need be by its tokens per second: the tokens are the same."""
     if "step_seconds" in one.measured:

@@ -110,9 +110,9 @@ def _collectives_blocks(matches: Sequence[CollectiveMatch]) -> list[Block]:
         blocks += [Text(""), heading(f"{title} whose time differs most"), _matches_table(shown)]
     blocks.append(caption("time: of all of them, in which they run; count and time: measured, predicted"))
     for what, some in (("measured", "predicted"), ("predicted", "measured")):
-        alone = [one for one in matches if getattr(one, some) == 0]
-        if alone:
-            blocks.append(caption(f"only {what}, without one alike: {_named(alone, what)}"))
+        alone = [(getattr(one, what) - getattr(one, some), one) for one in matches]
+        if alone := [(count, one) for count, one in alone if count > 0]:
+            blocks.append(caption(f"{what} without a {some} one alike: {_named(alone)}"))
     return blocks
 
 
@@ -168,10 +168,10 @@ def _times(matches: Sequence[CollectiveMatch]) -> list[Column]:
     ]
 
 
-def _named(matches: Sequence[CollectiveMatch], side: str) -> str:
+def _named(matches: Sequence[tuple[int, CollectiveMatch]]) -> str:
     texts = [
-        f"{getattr(one, side)} x {one.kind}" + ("" if one.bytes is None else f" of {format_bytes(one.bytes)}")
-        for one in matches[:_MOST_NAMED]
+        f"{count} x {one.kind}" + ("" if one.bytes is None else f" of {format_bytes(one.bytes, 7)}")
+        for count, one in matches[:_MOST_NAMED]
     ]
     more = len(matches) - len(texts)
     return ", ".join(texts) + (f" and {counted(more, 'more sort')}" if more else "")

@@ -162,15 +162,17 @@ def _error(expectation: ErrorExpectation, measured: Sequence[Compared]) -> Check
         if point.metric == expectation.metric
         and (expectation.messages is None or range_of(point.message_bytes or 0) == expectation.messages)
     ]
+    of = "" if expectation.metric == "seconds" else f" in {expectation.metric}"
+    subject = f"{expectation.statistic} error{of} of {expectation.what}"
+    bound = bound_text(expectation.bound, RATIO)
+    if not points:
+        return _result(expectation, subject, None, False, bound, "not defined: 0 and no value have no error")
     found = spread([point.relative for point in points])
     value = float(getattr(found, expectation.statistic))
     ways = ("slow", "fast") if expectation.metric.endswith("seconds") else ("high", "low")
     worst = f"{RATIO.format(abs(found.worst), 3)} too {ways[found.worst < 0]}"
-    of = "" if expectation.metric == "seconds" else f" in {expectation.metric}"
-    subject = f"{expectation.statistic} error{of} of {expectation.what}"
     where = f"of {counted(found.points, 'point')}, the worst {worst} at {points[found.worst_at].where}"
     text = f"{RATIO.format(value, 3)} ({where})"
-    bound = bound_text(expectation.bound, RATIO)
     return _result(expectation, subject, value, satisfies(expectation.bound, value), bound, text)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from simcollectives.errors import listing, show_value, suggestion
+from simcollectives.errors import listing, show_value
 from simcollectives.measured.spread import RANGES, range_of
 from simcollectives.scenario.bounds import load_bound
 from simcollectives.scenario.keys import RATIO, point_text, without_options
@@ -25,7 +25,7 @@ def load_error(
     here = (*path, subject)
     bound = load_bound(namer.context, path, parsed, RATIO)
     selector, written = getattr(parsed, subject), raw[subject]
-    own = (namer.names, "set", "messages") if hasattr(selector, "messages") else (namer.names,)
+    own = list(type(selector).model_fields)
     if "message" in written or "message" in shared:
         namer.context.add(here, "errors are of many messages; take a range: messages: large")
         return None
@@ -36,7 +36,7 @@ def load_error(
         return None
     point = {**shared, **point, **(found[1] if found is not None else {})}
     metric = getattr(parsed, "of", "seconds")
-    asked = getattr(selector, "set", None), getattr(selector, "messages", None)
+    asked = [getattr(selector, name) if name in own else None for name in ("set", "messages")]
     entry = None if found is None else found[0]
     chosen = [
         place
@@ -77,7 +77,7 @@ def _lacking(measured: Sequence[Measurement], chosen: Sequence[int], metric: str
         return f"none of what is measured is there; measured: has {has}"
     known = list(dict.fromkeys(name for place in chosen for name in measured[place].metrics))
     if metric not in known:
-        return f"{metric} is not measured there; {suggestion(metric, known, 'write of: with one of')}"
+        return f"{metric} is not measured there; write of: {' or '.join(known)}"
     sizes = [size for place in chosen for size in measured[place].message_bytes]
     if messages is not None and not any(range_of(size) == messages for size in sizes):
         return f"no measured message is {messages}, {RANGES[messages]}; take {show_value(range_of(sizes[0]))}"

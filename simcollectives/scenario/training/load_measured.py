@@ -52,10 +52,10 @@ def _load(
     step = _of_trace(context, path, model, logs) if "file" in value else None
     if "file" in value and given:
         context.add(path, f"a trace says {', '.join(given)} itself; leave file: out, or the numbers")
-    elif "file" not in value:
-        _check_numbers(context, path, value, given)
     own = set(StepMeasuredModel.model_fields)
     selector = None if namer is None else namer.selector(path, model.strategy, value, own, {})
+    if "file" not in value:
+        _check_numbers(context, path, value, given, silent=len(context.problems) > before)
     if selector is None or namer is None or len(context.problems) > before:
         return None
     if step is not None:
@@ -68,11 +68,13 @@ def _load(
     return StepMeasurement(selector.entry, selector.point, name, values, step, told, context.document.line(path))
 
 
-def _check_numbers(context: Context, path: Path, value: Mapping[str, Any], given: Mapping[str, float]) -> None:
-    """Note numbers that cannot be those of one step."""
+def _check_numbers(
+    context: Context, path: Path, value: Mapping[str, Any], given: Mapping[str, float], *, silent: bool
+) -> None:
+    """Note numbers that cannot be those of one step; ``silent`` where a number may be misspelt."""
     if "step" in value:
         context.add((*path, "step"), "a step is one of a trace; name it by file: trace.json.gz, or leave step: out")
-    if not given and not any(context.is_unusable((*path, name)) for name in MEASURED_METRICS):
+    if not given and not silent:
         rule = f"nothing is measured here; write one of {listing(list(MEASURED_METRICS))}"
         context.add(path, f"{rule}, or a trace: file: trace.json.gz")
     for name in _POSITIVE:
