@@ -16,9 +16,7 @@ from simcollectives.units import format_bytes, format_seconds
 
 _MOST_MATCHES = 12
 _MOST_NAMED = 6
-_WHERE = (
-    "error: |predicted / measured - 1|, median / 90th percentile in %; bias: its signed median, + predicted too high"
-)
+_WHERE = "error: |predicted / measured - 1|, median / 90th percentile; bias: its signed median, + predicted too high"
 
 
 def measured_steps_blocks(measured: Sequence[MeasuredStepComparison]) -> list[Block]:
@@ -37,11 +35,14 @@ def measured_steps_blocks(measured: Sequence[MeasuredStepComparison]) -> list[Bl
 
 
 def step_titles(measured: Sequence[MeasuredStepComparison]) -> list[str]:
-    """Return what tells measured steps apart: strategy and point, and where these do not, their names."""
-    short = []
-    for one in measured:
-        point = without_options(one.point).items()
-        short.append(", ".join([one.label, *(f"{key} {value_text(key, value)}" for key, value in point)]))
+    """Return what tells measured steps apart: strategy, point, or both, and where these do not, their names."""
+    points = [
+        ", ".join(f"{key} {value_text(key, value)}" for key, value in without_options(one.point).items())
+        for one in measured
+    ]
+    alone = len(measured) > 1 and len({one.label for one in measured}) == 1 and all(points)
+    both = zip(measured, points, strict=True)
+    short = [point if alone else ", ".join(filter(None, (one.label, point))) for one, point in both]
     return [
         title if short.count(title) == 1 else f"{title}, {one.name}" for title, one in zip(short, measured, strict=True)
     ]
@@ -55,11 +56,11 @@ def metric_name(metric: str) -> str:
 def _shown(metric: str, value: float | None) -> str:
     if value is None:
         return NOTHING
-    return (
-        format_bytes(value, 4, family="binary")
-        if metric.endswith("bytes")
-        else MEASURED_METRICS[metric].format(value, 4)
-    )
+    if metric.endswith("bytes"):
+        return format_bytes(value, 4, family="binary")
+    if metric == "tokens_per_second" and value >= 1000:
+        return f"{value:,.0f}"
+    return MEASURED_METRICS[metric].format(value, 4)
 
 
 def _off(one: MeasuredStepComparison, metric: str) -> str:
@@ -189,10 +190,10 @@ def _given_blocks(given: Sequence[tuple[str, MeasuredStepComparison]]) -> list[B
     if len({one.name for _, one in given}) == 1:
         sources = [f"measured: {given[0][1].name}"]
     what = f": {metric_name(rows[0][2])}" if single else ""
-    labels = [name if single else f"  {metric_name(metric)}" for name, _, metric in rows]
+    first = [name if single else f"  {metric_name(metric)}" for name, _, metric in rows]
     table = TextTable(
         [
-            Column("", labels, right=False, wrap_at=40),
+            Column("", first, right=False, wrap_at=40),
             Column("ranks", [str(one.world_size) for _, one, _ in rows]),
             Column("measured", [_shown(metric, one.measured[metric]) for _, one, metric in rows]),
             Column("predicted", [_shown(metric, one.predicted[metric]) for _, one, metric in rows]),
@@ -200,7 +201,13 @@ def _given_blocks(given: Sequence[tuple[str, MeasuredStepComparison]]) -> list[B
         ],
         headings={} if single else headings,
     )
-    return [heading(f"Measured steps against predicted{what}"), table, *map(caption, sources)]
+    title = f"Measured steps against predicted{what}"
+    labels = list(dict.fromkeys(one.label for _, one in given))
+    return [
+        heading(f"{title}{' of' if what else ':'} {labels[0]}" if len(labels) == 1 else title),
+        table,
+        *map(caption, sources),
+    ]
 
 
 def _where_blocks(names: Sequence[str], measured: Sequence[MeasuredStepComparison]) -> list[Block]:

@@ -13,6 +13,7 @@ import pytest
 
 from simcollectives.interop.chrome_trace import chrome_trace, trace_text
 from simcollectives.report.files import json_text, scenario_json
+from simcollectives.report.plot_measured_steps import measured_steps_figure
 from simcollectives.report.plots import figures, plot
 from simcollectives.report.tables import result_tables, show
 from simcollectives.scenario import AnyScenario, ScenarioResult, run_scenario
@@ -138,8 +139,9 @@ def test_the_tables_and_the_picture_say_where(given: ScenarioResult) -> None:
         one for one in scenario_json(given)["measured_errors"] if (one["metric"], one["by"]) == ("step_seconds", "all")
     ]
     assert (errors["points"], errors["median"]) == (3, sorted(map(abs, (first, second, third)))[1])
-    made = dict(figures(given))
-    assert not text_overlaps(made["measured"])
+    figure = measured_steps_figure(given.measured_steps, "A title")
+    assert figure is not None
+    assert not text_overlaps(figure)
     assert plot(given, kind="measured").get_xlabel() == "devices"
 
 
