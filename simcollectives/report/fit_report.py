@@ -20,6 +20,7 @@ from simcollectives.measured.models import Fitted, Parameter, find_model
 from simcollectives.measured.models.types import share_inside, spread_errors, stacked
 from simcollectives.measured.spread import relative_errors
 from simcollectives.report.files import json_text, png_bytes, write_whole
+from simcollectives.report.json_measured import errors_by_range
 from simcollectives.report.reading import naming_file
 from simcollectives.report.rows import byte_family
 from simcollectives.report.table_errors import ERROR_WORDS, errors_table, ranks_text, signed
@@ -319,6 +320,7 @@ def _prediction_json(one: Predicted) -> dict[str, Any]:
         "world_size": one.world_size,
         "nodes": one.nodes,
         "interval": one.half_width,
+        "errors": errors_by_range({}, one.relative, one.message_bytes) if one.relative else [],
         "points": [
             {
                 "message_bytes": size,

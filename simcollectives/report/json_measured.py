@@ -37,15 +37,16 @@ def errors_json(measured: Sequence[MeasuredComparison]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for one in measured:
         of = {"set": one.sweep.name, "label": one.label, "world_size": one.world_size, "nodes": one.nodes}
-        found += _by_range(of, one.relative, one.sweep.message_bytes)
+        found += errors_by_range(of, one.relative, one.sweep.message_bytes)
     if len(measured) > 1:
         together = [error for one in measured for error in one.relative]
         sizes = [size for one in measured for size in one.sweep.message_bytes]
-        found += _by_range(dict.fromkeys(("set", "label", "world_size", "nodes")), together, sizes)
+        found += errors_by_range(dict.fromkeys(("set", "label", "world_size", "nodes")), together, sizes)
     return found
 
 
-def _by_range(of: dict[str, Any], relative: Sequence[float], sizes: Sequence[int]) -> list[dict[str, Any]]:
+def errors_by_range(of: dict[str, Any], relative: Sequence[float], sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the errors in each range of messages that has points, and in all, each with what they are ``of``."""
     by_range = spreads_by(relative, [range_of(size) for size in sizes])
     groups: list[tuple[str | None, Spread]] = [(name, by_range[name]) for name in RANGES if name in by_range]
     groups.append((None, spread(relative)))
