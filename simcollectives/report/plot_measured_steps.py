@@ -37,6 +37,7 @@ _UNTOLD = ("not told apart", "#b5b5b5", "...")
 def measured_steps_figure(measured: Sequence[MeasuredStepComparison], title: str | None = None) -> "Figure | None":
     """Return measured steps beside simulated ones as a figure; None where there is nothing to draw."""
     drawn = [(name, one) for name, one in zip(step_titles(measured), measured, strict=True) if _step(one)]
+    left = f"; of {len(drawn)} steps the first {MAX_BARS // 2} are drawn" if len(drawn) > MAX_BARS // 2 else ""
     drawn = drawn[: MAX_BARS // 2]
     several = len(measured) > 1
     matches = [] if several else [one for one in measured[0].collectives if one.difference][:_MOST_MATCHES]
@@ -47,7 +48,7 @@ def measured_steps_figure(measured: Sequence[MeasuredStepComparison], title: str
         return None
     figure = new_figure(1.5 + sum(heights))
     panels = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
-    set_heading(panels[0], [title, "measured steps against predicted"], own_figure=True)
+    set_heading(panels[0], [title, f"measured steps against predicted{left}"], own_figure=True)
     if drawn:
         draw_step_pairs(panels[0], drawn)
     if several:

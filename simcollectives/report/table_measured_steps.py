@@ -89,7 +89,7 @@ def _trace_blocks(name: str, one: MeasuredStepComparison) -> list[Block]:
     most = f"most of it is {metric_name(largest)}, predicted {format_seconds(abs(differences[largest]), 3)} {way}"
     rank = "" if one.step is None or one.step.rank in (None, 0) else f" of rank {one.step.rank}"
     return [
-        heading(f"Measured step{rank}: {name} ({one.name})"),
+        heading(f"Measured step{rank}: {name}" + ("" if one.name in name else f" ({one.name})")),
         TextTable(columns),
         caption(f"difference: predicted less measured; of compute, exposed and idle it sums to the step's: {most}"),
         Text(""),
@@ -188,7 +188,7 @@ def _given_blocks(given: Sequence[tuple[str, MeasuredStepComparison]]) -> list[B
             headings[place] = name
     sources = [f"{name}: {one.name}" for name, one in given]
     if len({one.name for _, one in given}) == 1:
-        sources = [f"measured: {given[0][1].name}"]
+        sources = [f"source: {given[0][1].name}"]
     what = f": {metric_name(rows[0][2])}" if single else ""
     first = [name if single else f"  {metric_name(metric)}" for name, _, metric in rows]
     table = TextTable(
