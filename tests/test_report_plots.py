@@ -312,9 +312,13 @@ def test_measured_figures_state_the_errors() -> None:
 
 
 def test_measured_sweeps_of_several_node_counts_are_told_apart() -> None:
-    both = [measured_result(f"mn5_h100_{n}n4_allreduce_ring", "all_reduce", two_level(n, 4), "inter") for n in (4, 16)]
-    result = result_of(both[0].rows, measured=both[0].measured + both[1].measured)
-    figure = dict(figures(result))["measured"]
+    compared = []
+    for nodes in (4, 16):
+        sweep = load_sweep(f"mn5_h100_{nodes}n4_allreduce_ring")
+        fit = fit_link("all_reduce", "ring", {}, two_level(nodes, 4), "inter", sweep)
+        compared.append(MeasuredComparison(sweep, "ring", fit))
+    result = result_of(rows_for(FEW, powers(10, 12), [4]), measured=compared)
+    figure = figure_of(plot(result, kind="measured"))
     shown = texts_of(figure).replace("\n", " ")
     for nodes, one in zip((4, 16), result.measured, strict=True):
         errors = one.fit.given_errors
