@@ -19,6 +19,7 @@ from simcollectives.report.style import (
     plain,
     set_heading,
     set_ticks,
+    wrapped,
 )
 from simcollectives.report.table_errors import signed
 from simcollectives.report.table_measured_steps import metric_name, step_titles
@@ -131,7 +132,13 @@ def draw_step_errors(axes: "Axes", measured: Sequence[MeasuredStepComparison]) -
     set_ticks(axes.yaxis, even_ticks(low, high, 5), lambda error: format_ratio(error, 3))
     axes.set_ylabel("predicted / measured - 1")
     axes.set_xlabel(plain(key) if key else "")
-    set_point_axis(axes, values, lambda value: value_text(key, value) if key else str(value))
+    room = 72 // len(values)
+    names = {value: value_text(key, value) if key else wrapped(str(value), max(room, 12)) for value in values}
+    if key or room < 12:
+        set_point_axis(axes, values, lambda value: names[value])
+    else:
+        axes.set_xlim(-0.6, len(values) - 0.4)
+        axes.set_xticks(range(len(values)), labels=list(names.values()))
 
 
 def _axis(measured: Sequence[MeasuredStepComparison]) -> str | None:
