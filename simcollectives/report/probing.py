@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from simcollectives.report.text import make_console, rendered, show
 from simcollectives.units import format_bytes
 
 DEFAULT_CPU_RANKS = 2
+_LATER_SECONDS = 2.0
 
 
 def run_probe(
@@ -43,6 +45,7 @@ def run_probe(
     from simcollectives.measured.probe.plan import PLACES_OF
 
     speaks = os.environ.get("RANK", "0") == "0"
+    output = output if speaks else None
     plan = Plan(tuple(PLACES_OF), ("float32",), (), matmul=matmul, copies=copies)
     try:
         asked = read_options({**options, "output": None if output is None else str(output)}, plan, os.environ)
@@ -51,13 +54,14 @@ def run_probe(
     except InputError:
         if speaks:
             raise
-        return ExitCode.BAD_INPUT  # rank 0 finds and says the same
+        time.sleep(_LATER_SECONDS)  # rank 0 finds and says the same, before torchrun ends all
+        return ExitCode.BAD_INPUT
     try:
         _measure(asked, session)
     except KeyboardInterrupt:
         session.end()
         if speaks:
-            _say(f"interrupted: {session.kept} finished")
+            _say(f"interrupted after {session.kept}")
         return ExitCode.INTERRUPTED
     except InputError:
         session.end()
@@ -65,8 +69,10 @@ def run_probe(
             _say(f"kept {session.kept}")
         raise
     session.end()
-    if session.output is not None and speaks:
+    if session.output is not None:
         _say(f"wrote {session.kept}")
+    if session.wrong:
+        _say(f"wrong results at {counted(session.wrong, 'point')}: see #wrong; they are in no file")
     return ExitCode.EXPECTATION_FAILED if session.wrong else ExitCode.DONE
 
 
@@ -136,14 +142,14 @@ class Session:
             sets_csv((), self._beside(self.output))
 
     @property
-    def wrong(self) -> bool:
-        """Whether any result was wrong."""
-        return any(half.wrong for row in self.rows for half in row.halves)
+    def wrong(self) -> int:
+        """At how many points a result was wrong."""
+        return sum(any(half.wrong for half in row.halves) for row in self.rows)
 
     @property
     def kept(self) -> str:
         """How much there is, and where."""
-        where = "" if self.output is None or not self.rows else f" in {self.output} and {self._beside(self.output)}"
+        where = "" if self.output is None or not self.rows else f", in {self.output} and {self._beside(self.output)}"
         return f"{len(self.rows)} of {counted(self.plan.points, 'point')}{where}"
 
     def take(self, event: Event) -> None:
@@ -163,7 +169,8 @@ class Session:
             _say(f"probe: copy {event.kind}, {format_bytes(event.message_bytes)} done")
 
     def end(self) -> None:
-        """Print what is printed last."""
+        """Print what is printed last, and write again what an interrupt may have kept from being written."""
+        self._write()
         if self.as_json:
             from simcollectives import __version__
 
@@ -194,9 +201,9 @@ class Session:
         self.rows.append(row)
         if first:
             _say(f"probe: {row.collective} in {row.dtype}, {len(self.rows) - 1} of {self.plan.points} points done")
+        self._write()
         if not self.as_json and self.system is not None:
             self._print(row, self.system, first=first)
-        self._write()
 
     def _print(self, row: Row, system: System, *, first: bool) -> None:
         head = head_lines(system, self.plan, row.collective) if first else []

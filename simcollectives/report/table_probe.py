@@ -23,7 +23,7 @@ from simcollectives.units import (
 _HALF = ("time", "algbw", "busbw", "#wrong", "spread")
 _UNITS = ("(us)", "(GB/s)", "(GB/s)", "", "(%)")
 _WIDTHS = (8, 7, 7, 6, 6)
-_KEY = "{:>11} {:>10} {:>8} {:>5} {:>4}"
+_KEY = "{:>10} {:>10} {:>8} {:>5} {:>4}"
 _PLACE_WORDS = {"out": "out-of-place", "in": "in-place"}
 
 

@@ -5,6 +5,7 @@ a stop, as in nccl-tests; on CPUs it is taken by the clock of each rank, all of 
 """
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -113,9 +114,14 @@ class Group:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of PyTorch says, without the stack of C++ below it."""
+    """What an error of PyTorch says, without the place in C++ before it and the stack below.
+
+    >>> first_line(RuntimeError("[/pytorch/third_party/gloo/tcp/pair.cc:538] Connection closed by peer\\n #0 .."))
+    'Connection closed by peer'
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:300]
+    text = re.sub(r"^\[[^\]]*\.cc:[0-9]+\] ", "", lines[0]) if lines else type(error).__name__
+    return text[:300]
 
 
 @contextmanager

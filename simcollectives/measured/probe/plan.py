@@ -14,7 +14,11 @@ PLACES_OF: dict[str, tuple[str, ...]] = {
     "all_to_all": ("out",),
     "reduce": ("in",),
 }
-"""The collectives, and where torch.distributed can put each one's result: into another buffer, or into the input's."""
+"""The collectives, and where torch.distributed can put each one's result: into another buffer, or into the input's.
+
+Its all_reduce, broadcast and reduce take one buffer only; all_to_all_single of gloo, given one buffer twice, returns
+wrong numbers without a word (PyTorch 2.13).
+"""
 
 SPLIT = ("reduce_scatter", "all_gather", "all_to_all")
 """Collectives whose larger buffer holds a part of every rank."""

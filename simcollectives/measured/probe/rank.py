@@ -81,19 +81,27 @@ def _measure(group: Group, plan: Plan, collective: str, dtype: str) -> Iterator[
         elements = size // DTYPES[dtype]
         halves = []
         for place in PLACES_OF[collective]:
-            operation, reason = group.attempt(partial(_tried, group, collective, place, elements, dtype))
-            if operation is None:
-                yield LeftOut(f"{what} from {format_bytes(size)} on", f"{reason} ({place} of place)")
+            # In two steps: memory may be short on one rank only, which then must not leave the others alone in a call.
+            operation, reason = group.attempt(partial(_prepared, group, collective, place, elements, dtype))
+            wrong = None
+            if operation is not None:
+                wrong, reason = group.attempt(partial(_wrong, operation))
+            if operation is None or wrong is None:
+                yield LeftOut(f"{what} from {format_bytes(size)} on", reason)
                 return
-            wrong = group.total(operation.wrong())
             operation.clear()
-            halves.append(Half(place, group.time(operation.call, plan), wrong))
+            halves.append(Half(place, group.time(operation.call, plan), group.total(wrong)))
+            del operation
         yield Row(collective, dtype, size, elements, tuple(halves))
 
 
-def _tried(group: Group, collective: str, place: str, elements: int, dtype: str) -> Operation:
-    """The collective, called once on its input."""
+def _prepared(group: Group, collective: str, place: str, elements: int, dtype: str) -> Operation:
     operation = make_operation(group, collective, place, elements, dtype)
     operation.prepare()
-    operation.call()
     return operation
+
+
+def _wrong(operation: Operation) -> int:
+    """How many elements of this rank are wrong after the first call."""
+    operation.call()
+    return operation.wrong()

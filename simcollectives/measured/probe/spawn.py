@@ -11,7 +11,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from simcollectives.errors import InputError, Problem, SimcollectivesError, listing
+from simcollectives.measured.probe.group import first_line
 from simcollectives.measured.probe.launch import Placement
 from simcollectives.measured.probe.plan import Plan
 from simcollectives.measured.probe.rank import Report, run_rank
@@ -113,19 +114,21 @@ def _as_rank(connection: Connection, plan: Plan, placement: Placement) -> None:
 
     try:
         run_rank(plan, placement, report)
-    except (EOFError, BrokenPipeError):
-        os._exit(1)  # the starting process has gone
-    except InputError as error:
-        connection.send(_Failed(str(error)))
-    except RuntimeError as error:
-        from simcollectives.measured.probe.group import first_line
-
-        connection.send(_Failed(first_line(error)))
-    except Exception:
-        connection.send(_Failed(traceback.format_exc(), bug=True))
-    else:
         return
+    except (EOFError, BrokenPipeError):
+        pass  # the starting process has gone
+    except InputError as error:
+        _tell(connection, _Failed(str(error)))
+    except RuntimeError as error:
+        _tell(connection, _Failed(first_line(error)))
+    except Exception:
+        _tell(connection, _Failed(traceback.format_exc(), bug=True))
     os._exit(1)
+
+
+def _tell(connection: Connection, failed: _Failed) -> None:
+    with suppress(OSError):
+        connection.send(failed)
 
 
 def _follow(ranks: _Ranks, report: Report) -> None:
@@ -186,7 +189,7 @@ def _raise(ranks: _Ranks) -> None:
         raise InputError([Problem(f"rank {one.rank}", _death(one.code or 0)) for one in died])
     silent = [str(one.rank) for one in ranks.all if one.code is None and one.failed is None]
     first = ranks.failed[0]
-    more = f" (still running: rank {listing(silent)})" if silent else ""
+    more = f"; it waited for rank {listing(silent)}, which did not answer" if silent else ""
     raise InputError([Problem(f"rank {first.rank}", f"{first.failed.text if first.failed else ''}{more}")])
 
 
@@ -194,7 +197,7 @@ def _death(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code} before all was measured; look at what it printed above"
     name = signal.Signals(-code).name if -code in {int(one) for one in signal.Signals} else f"signal {-code}"
-    hint = "; where memory runs out the system does so: measure smaller messages" if -code == signal.SIGKILL else ""
+    hint = "; the system does that where memory runs out: measure smaller messages" if -code == signal.SIGKILL else ""
     return f"was killed by {name} before all was measured{hint}"
 
 
