@@ -201,7 +201,7 @@ def probe(
     backend: Annotated[str | None, typer.Option(help="auto (default), nccl or gloo.")] = None,
     warmup: Annotated[str | None, typer.Option(help="Calls before those that are timed; 5.")] = None,
     iterations: Annotated[str | None, typer.Option(help="Timed calls of a point, at most; 200.")] = None,
-    seconds_per_point: Annotated[str | None, typer.Option(help="Fewer calls (5 or more) keep to it; 500 ms.")] = None,
+    seconds_per_point: Annotated[str | None, typer.Option(help="Fewer calls, 5 at least, keep to it; 500 ms.")] = None,
     timeout: Annotated[str | None, typer.Option(help="How long ranks wait for each other; 2 min.")] = None,
     matmul: Annotated[bool, typer.Option("--matmul", help="Matrix products, too: what the MFU is of.")] = False,
     copies: Annotated[bool, typer.Option("--copies", help="Copies between host and device, too.")] = False,

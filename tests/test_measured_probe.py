@@ -172,8 +172,8 @@ def test_sizes_are_whole_parts(collective: str) -> None:
 
 def test_small_messages_are_timed_more_often() -> None:
     plan = Plan((), (), (), warmup=5, iterations=200, seconds_per_point=0.5)
-    assert [plan.calls(seconds) for seconds in (0.0, 1e-6, 0.01, 0.1, 7.0)] == [200, 200, 50, 5, 5]
-    assert [plan.warm_up_calls(seconds) for seconds in (1e-6, 0.05, 7.0)] == [5, 2, 1]
+    assert [plan.calls(seconds) for seconds in (0.0, 1e-6, 0.01, 0.1, 0.4, 7.0)] == [200, 200, 50, 5, 5, 2]
+    assert [plan.warm_up_calls(seconds) for seconds in (1e-6, 0.05, 0.4, 7.0)] == [5, 2, 1, 0]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7, 19, 20, 64, 1000])

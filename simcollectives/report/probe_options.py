@@ -51,7 +51,7 @@ def read_options(options: Mapping[str, str | None], plan: Plan, environment: Map
         dtypes=take("dtype", partial(_names, what="element type", known=tuple(DTYPES)), plan.dtypes),
         sizes=sizes,
         backend=take("backend", _backend, plan.backend),
-        warmup=take("warmup", partial(_whole, least=1, most=_MOST_CALLS), plan.warmup),
+        warmup=take("warmup", partial(_whole, least=0, most=_MOST_CALLS), plan.warmup),
         iterations=take("iterations", partial(_whole, least=5, most=_MOST_CALLS), plan.iterations),
         seconds_per_point=take("seconds-per-point", partial(_seconds, least=1e-3), plan.seconds_per_point),
         timeout=take("timeout", partial(_seconds, least=1.0), plan.timeout),

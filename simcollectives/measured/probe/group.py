@@ -80,8 +80,9 @@ class Group:
 
     def time(self, call: Call, plan: Plan) -> Times:
         """Seconds of a call that all ranks make at once, warmed up."""
-        first = self._pace(call, 1)
-        each = min(first, self._pace(call, plan.warm_up_calls(first)))
+        each = self._pace(call, 1)
+        if warm_up := plan.warm_up_calls(each):
+            each = min(each, self._pace(call, warm_up))
         return times_of(self.largest(self._take(call, plan.calls(each))))
 
     def _pace(self, call: Call, calls: int) -> float:

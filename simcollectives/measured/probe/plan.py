@@ -27,6 +27,7 @@ REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 ROOTED = ("broadcast", "reduce")
 
 LEAST_CALLS = 5
+_LEAST_LONG_CALLS = 2
 _WARM_SHARE = 0.25
 
 
@@ -34,7 +35,8 @@ _WARM_SHARE = 0.25
 class Plan:
     """What to measure. ``sizes`` are message bytes; ``seconds_per_point`` and ``timeout`` are seconds.
 
-    A point is timed ``iterations`` times, fewer where that would pass ``seconds_per_point``, yet ``LEAST_CALLS`` times.
+    A point is timed ``iterations`` times, fewer where that would pass ``seconds_per_point``, yet ``LEAST_CALLS`` times,
+    or twice where one call alone takes longer.
     """
 
     collectives: tuple[str, ...]
@@ -60,11 +62,13 @@ class Plan:
 
     def calls(self, seconds: float) -> int:
         """How often a call that takes ``seconds`` is timed."""
-        return max(LEAST_CALLS, min(self.iterations, _fitting(self.seconds_per_point, seconds)))
+        least = LEAST_CALLS if seconds <= self.seconds_per_point else _LEAST_LONG_CALLS
+        return max(least, min(self.iterations, _fitting(self.seconds_per_point, seconds)))
 
     def warm_up_calls(self, seconds: float) -> int:
         """How often it is called before."""
-        return max(1, min(self.warmup, _fitting(_WARM_SHARE * self.seconds_per_point, seconds)))
+        least = 1 if seconds <= self.seconds_per_point else 0
+        return min(self.warmup, max(least, _fitting(_WARM_SHARE * self.seconds_per_point, seconds)))
 
 
 def _fitting(available: float, seconds: float) -> int:
