@@ -322,6 +322,16 @@ def test_what_a_scenario_is_told_to_say_loads(tmp_path: Path) -> None:
     assert load_scenario(path).title == "x"
 
 
+def test_commands_of_the_readme_run(measuring: Callable[[Callable[[], Iterator[Event]]], Call]) -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^(?:simcollectives|torchrun .*) probe (.*)$", readme, re.MULTILINE)
+    assert len(commands) == 2
+    for options in commands:
+        done = measuring(lambda: iter([system(), row("all_reduce", 1024)]))(*options.split())
+        assert done.returncode == 0, done.stderr
+        assert Path("mine.csv").exists()
+
+
 class FakeTorch:
     """As much of PyTorch as times calls on one GPU: a clock that only events read, and a list of what happened."""
 
@@ -386,6 +396,17 @@ def test_calls_on_gpus_are_timed_between_events() -> None:
     assert torch.happened.count("call") == 1 + 5 + 7
     timed = torch.happened[-1 - 1 - 3 * 7 :]
     assert timed == ["record", "call", "record"] * 7 + ["synchronize", "all_reduce"]
+
+
+def test_what_fails_on_any_rank_is_left_out_on_all() -> None:
+    group = fake_group(FakeTorch())
+
+    def fail() -> None:
+        raise RuntimeError("[/x/y/ProcessGroup.cpp:1] no such thing\n#0 0x7f")
+
+    assert group.attempt(lambda: 7) == (7, "")
+    made, reason = group.attempt(fail)
+    assert (made, reason) == (None, "no such thing")
 
 
 def test_copies_on_gpus_go_both_ways_pinned_and_pageable() -> None:

@@ -121,7 +121,7 @@ def first_line(error: BaseException) -> str:
     'Connection closed by peer'
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = re.sub(r"^\[[^\]]*\.cc:[0-9]+\] ", "", lines[0]) if lines else type(error).__name__
+    text = re.sub(r"^\[[^\]]*\.(?:cc|cpp):[0-9]+\] ", "", lines[0]) if lines else type(error).__name__
     return text[:300]
 
 
