@@ -11,13 +11,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from simcollectives.measured import load_sweep
 from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.logs import read_log
-from simcollectives.measured.probe import PLACES_OF
+from simcollectives.measured.probe import PLACES_OF, Placement
+from simcollectives.measured.probe.collectives import make_operation
+from simcollectives.measured.probe.group import Group
 from tests.conftest import Done
 
 pytestmark = pytest.mark.torch
@@ -69,6 +73,32 @@ def test_all_collectives_are_measured_read_and_fitted(tmp_path: Path, call: Call
         values = {parameter["name"]: parameter["value"] for parameter in one["parameters"]}
         assert 0 < values["B"] < math.inf
         assert 0 < values["alpha"] < math.inf
+
+
+class IdleTorch:
+    """PyTorch, but its collectives do nothing."""
+
+    def __init__(self) -> None:
+        names = ("all_reduce", "reduce", "broadcast", "reduce_scatter_single", "all_gather_single", "all_to_all_single")
+        self.distributed = SimpleNamespace(**dict.fromkeys(names, lambda *_: None))
+
+    def __getattr__(self, name: str) -> Any:
+        import torch
+
+        return getattr(torch, name)
+
+
+@pytest.mark.parametrize(
+    ("collective", "place"), [(collective, place) for collective, places in PLACES_OF.items() for place in places]
+)
+def test_a_collective_that_does_nothing_is_found_wrong(collective: str, place: str) -> None:
+    torch = IdleTorch()
+    rank = 0 if collective == "reduce" else 1  # the root of a reduction checks it, that of a broadcast has it
+    group = Group(torch, torch.device("cpu"), Placement(rank, 3, rank, 3))
+    operation = make_operation(group, collective, place, 30, "int8")
+    operation.prepare()
+    operation.call()
+    assert operation.wrong() > 0
 
 
 def test_three_ranks_of_torchrun_with_other_element_types(tmp_path: Path) -> None:

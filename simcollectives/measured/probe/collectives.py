@@ -95,7 +95,7 @@ def _reduce_scatter(group: Group, place: str, elements: int, dtype: Any) -> Oper
     torch, part = group.torch, elements // group.world_size
     given = torch.empty(elements, dtype=dtype, device=group.device)
     first = group.placement.rank * part
-    taken = given[first : first + part] if place == "in" else torch.empty(part, dtype=dtype, device=group.device)
+    taken = given[first : first + part] if place == "in" else torch.zeros(part, dtype=dtype, device=group.device)
     scatter = _named(torch.distributed, "reduce_scatter_single", "reduce_scatter_tensor")
     return Operation(
         lambda: scatter(taken, given),
