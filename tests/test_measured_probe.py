@@ -121,9 +121,11 @@ def test_options_are_all_looked_at(with_torch: None, call: Call) -> None:
         (["--ranks", "1", "--backend", "gloo"], "--ranks: one rank has nobody to send to"),
         (["-o", "no/such/x.csv"], "-o: there is no folder no/such; make it first"),
         (["-o", "sets.csv"], "-o: sets.csv is no file for times"),
+        (["-o", "folder.csv"], "-o: cannot write folder.csv: is a directory"),
     ],
 )
 def test_options_that_do_not_go_together(with_torch: None, call: Call, options: list[str], message: str) -> None:
+    Path("folder.csv").mkdir()
     done = call("probe", *options)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
@@ -264,6 +266,14 @@ def test_what_is_stopped_keeps_its_points(
     assert [one["message_bytes"] for one in json.loads(done.stdout)["rows"]] == [1024, 4096]
     assert "2 of 102 points, in x.csv and sets.csv" in done.stderr
     assert ("rank 1 died" in done.stderr) == (code == 2)
+
+
+def test_nothing_measured_is_an_error(measuring: Callable[[Callable[[], Iterator[Event]]], Call]) -> None:
+    left_out = [LeftOut("reduce in float64 below 8 B", "a message has at least an element")]
+    done = measuring(lambda: iter([system(), *left_out]))("-o", "x.csv", "--from", "1B", "--to", "4B")
+    assert (done.returncode, list(Path().iterdir())) == (2, [])
+    assert "left out: reduce in float64 below 8 B: a message has at least an element" in done.stderr
+    assert "nothing was measured: all that was asked for is left out" in done.stderr
 
 
 def test_several_element_types_are_several_sets(measuring: Callable[[Callable[[], Iterator[Event]]], Call]) -> None:

@@ -69,6 +69,8 @@ def run_probe(
             _say(f"kept {session.kept}")
         raise
     session.end()
+    if session.found_nothing:
+        raise InputError("nothing was measured: all that was asked for is left out; ask for what is not")
     if session.output is not None:
         _say(f"wrote {session.kept}")
     if session.wrong:
@@ -140,6 +142,11 @@ class Session:
     def __post_init__(self) -> None:
         if self.output is not None:
             sets_csv((), self._beside(self.output))
+
+    @property
+    def found_nothing(self) -> bool:
+        """Whether everything that was asked for was left out. (Ranks but the first never hear what was found.)"""
+        return bool(self.left_out) and not (self.rows or self.multiplied or self.copied)
 
     @property
     def wrong(self) -> int:
