@@ -152,6 +152,9 @@ def test_who_started_this_process() -> None:
         ({"RANK": "0"}, "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT: not set, though RANK is"),
         (TORCHRUN | {"RANK": "8"}, "RANK: 8 is not below WORLD_SIZE, 8"),
         (TORCHRUN | {"RANK": "-1", "LOCAL_RANK": "x"}, 'LOCAL_RANK: "x" is no whole number'),
+        (TORCHRUN | {"MASTER_PORT": "first"}, 'MASTER_PORT: "first" is no whole number'),
+        (TORCHRUN | {"MASTER_PORT": "99999"}, "MASTER_PORT: 99999 is no port from 1 to 65535"),
+        (TORCHRUN | {"LOCAL_WORLD_SIZE": "0"}, "LOCAL_WORLD_SIZE: 0 ranks on a node are none"),
         ({"SLURM_STEP_NUM_TASKS": "16"}, "srun started 16 processes"),
         ({"OMPI_COMM_WORLD_SIZE": "2"}, "mpirun of Open MPI started 2 processes"),
     ],
@@ -160,6 +163,13 @@ def test_launches_that_cannot_be(environment: dict[str, str], message: str) -> N
     with pytest.raises(InputError) as error:
         placement_of(environment)
     assert message in str(error.value)
+
+
+def test_a_process_without_a_place_says_so(with_torch: None, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**TORCHRUN, "RANK": "8"}.items():
+        monkeypatch.setenv(name, value)
+    done = call("probe")
+    assert (done.returncode, done.stderr) == (2, "RANK: 8 is not below WORLD_SIZE, 8; let torchrun set both\n")
 
 
 @pytest.mark.parametrize("collective", PLACES_OF)

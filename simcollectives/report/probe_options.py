@@ -162,7 +162,8 @@ def _check_output(text: str | None) -> None:
     check_output(output)
     if not output.parent.is_dir():
         raise InputError([Problem("-o", f"there is no folder {output.parent}; make it first")])
-    check_writable(output)
+    for path in (output, output.with_name("sets.csv")):
+        check_writable(path)
 
 
 def _check_torch() -> None:

@@ -17,6 +17,7 @@ from simcollectives.measured.probe import (
     Plan,
     Row,
     System,
+    placement_of,
     spread_columns,
     sweeps_of,
 )
@@ -44,7 +45,7 @@ def run_probe(
     """
     from simcollectives.measured.probe.plan import PLACES_OF
 
-    speaks = os.environ.get("RANK", "0") == "0"
+    speaks = _speaks(os.environ)
     output = output if speaks else None
     plan = Plan(tuple(PLACES_OF), ("float32",), (), matmul=matmul, copies=copies)
     try:
@@ -70,12 +71,21 @@ def run_probe(
         raise
     session.end()
     if session.found_nothing:
-        raise InputError("nothing was measured: all that was asked for is left out; ask for what is not")
+        raise InputError("nothing was measured: all that was asked for is left out; ask for other sizes or types")
     if session.output is not None:
         _say(f"wrote {session.kept}")
     if session.wrong:
         _say(f"wrong results at {counted(session.wrong, 'point')}: see #wrong; they are in no file")
     return ExitCode.EXPECTATION_FAILED if session.wrong else ExitCode.DONE
+
+
+def _speaks(environment: Mapping[str, str]) -> bool:
+    """Whether this process says what there is to say: as rank 0, alone, or as one that has no place among the ranks."""
+    try:
+        placement = placement_of(environment)
+    except InputError:
+        return True
+    return placement is None or placement.rank == 0
 
 
 def _settled(asked: Asked) -> Asked:
@@ -194,7 +204,7 @@ class Session:
         self.system = system
         places = f"{counted(len(system.ranks), 'rank')} on {counted(system.nodes, 'node')}"
         most = f"about {self.plan.seconds_per_point:g} s a point and place"
-        what = f"; {self.plan.points} points, {most}" if self.plan.points else ""
+        what = f"; {counted(self.plan.points, 'point')}, {most}" if self.plan.points else ""
         _say(f"probe: {places}, {system.backend}, torch {system.torch_version}{what}")
         if not self.as_json and self.plan.points:
             from simcollectives import __version__
@@ -207,7 +217,8 @@ class Session:
             print(foot_line(self._table(self.rows[-1])) + "\n", flush=True)
         self.rows.append(row)
         if first:
-            _say(f"probe: {row.collective} in {row.dtype}, {len(self.rows) - 1} of {self.plan.points} points done")
+            done = f"{len(self.rows) - 1} of {counted(self.plan.points, 'point')} done"
+            _say(f"probe: {row.collective} in {row.dtype}, {done}")
         self._write()
         if not self.as_json and self.system is not None:
             self._print(row, self.system, first=first)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from simcollectives.errors import InputError
 from simcollectives.interop.chrome_trace import chrome_trace, trace_text
 from simcollectives.report.files import json_text, scenario_json
 from simcollectives.report.plot_measured_steps import measured_steps_figure
@@ -237,6 +238,12 @@ CASES = {
         "$.expect[0].median_error (line 5): none of what is measured is there; measured: has ddp at the point as written"
     ],
 }
+
+
+def test_what_has_no_error_is_not_drawn(load: Loader) -> None:
+    result = run_scenario(load(case("measured: {exposed_seconds: 0 s}")))
+    with pytest.raises(InputError, match="nothing that was measured has an error"):
+        plot(result, kind="measured")
 
 
 def test_two_sources_may_say_the_same_number(load: Loader) -> None:
