@@ -97,7 +97,7 @@ def test_collectives_that_only_one_side_has_are_said(load: Loader, tmp_path: Pat
 
 GIVEN = """\
 measured:
-- {strategy: ddp, devices: 2, step_seconds: 100 us, tokens_per_second: 1e6, source: a log}
+- {strategy: ddp, devices: 2, step_seconds: 100 us, tokens_per_second: 2.56e6, source: a log}
 - {strategy: ddp, devices: 8, step_seconds: 1 s, exposed_seconds: 0 s, source: a log}
 - {strategy: all_reduce_once, devices: 8, step_seconds: 1 ms, peak_bytes: 1 GB, source: another}"""
 
@@ -194,6 +194,9 @@ CASES = {
     case("measured: {step_seconds: 1 s, idle_seconds: 2 s, communication_seconds: 0 s, exposed_seconds: 1 ms}"): [
         "$.measured.exposed_seconds (line 4): 1 ms are more than the 0 s that they are a part of",
         "$.measured.idle_seconds (line 4): 2 s are more than the 1 s that they are a part of",
+    ],
+    case("measured: {step_seconds: 1 ms, tokens_per_second: 128000}"): [  # of one rank: 128 tokens of each of 8
+        "$.measured.tokens_per_second (line 4): 128000 x 1 ms are 128 tokens, and a step of 8 ranks has 1024 there; write"
     ],
     case("measured: {step_seconds: 1 s, waiting_seconds: 2 ms, exposed_seconds: 1 ms}"): [
         "$.measured.waiting_seconds (line 4): 2 ms are more than the 1 ms that they are a part of"

@@ -4,21 +4,25 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
-from simcollectives.errors import InputError, listing, show_value, suggestion
+from simcollectives.errors import InputError, counted, listing, show_value, suggestion
 from simcollectives.measured.logs import MeasuredStep, ReadLog, read_log
 from simcollectives.measured.step_comparison import chosen_step, step_values
 from simcollectives.scenario.build import build_cluster
 from simcollectives.scenario.context import MAX_OF_A_KIND, Context
 from simcollectives.scenario.load_measured import check_repeats, load_each
 from simcollectives.scenario.places import Path
+from simcollectives.scenario.training.build import settings_at, workload_of
 from simcollectives.scenario.training.keys import MEASURED_METRICS
 from simcollectives.scenario.training.measured_numbers import check_numbers
 from simcollectives.scenario.training.naming import TrainingNamer
 from simcollectives.scenario.training.schema import StepMeasuredModel
 from simcollectives.scenario.training.types import StepMeasurement
 from simcollectives.scenario.types import Selector
+from simcollectives.units import format_seconds
 
 _EXAMPLE = "{strategy: ddp, step_seconds: 112 ms} or {strategy: ddp, file: trace.json.gz}"
+_RATE_ROUNDING = 0.1
+"""A rate may be a mean over other steps than the one that was timed."""
 
 _Logs = dict[str, ReadLog | None]
 
@@ -60,6 +64,7 @@ def _load(
         return None
     if step is not None:
         _check_ranks(context, path, step, namer, selector)
+    _check_tokens(context, path, given, namer, selector)
     if len(context.problems) > before:
         return None
     name = model.source or (f"{model.file}, {step.name}" if step is not None else "given numbers")
@@ -118,6 +123,22 @@ def _check_ranks(context: Context, path: Path, step: MeasuredStep, namer: Traini
     if step.world_size not in (None, simulated) or most > simulated:
         ran = f"the trace is of {max(step.world_size or 0, most)} ranks, the cluster has {simulated} there"
         context.add((*path, "file"), f"{ran}; write the point of the trace, such as nodes: 4, or change the cluster")
+
+
+def _check_tokens(
+    context: Context, path: Path, given: Mapping[str, float], namer: TrainingNamer, selector: Selector
+) -> None:
+    """Note a rate that is not that of the simulated step's tokens: it may be of one rank, or of other batches."""
+    if namer.cluster is None or not {"step_seconds", "tokens_per_second"} <= given.keys():
+        return
+    settings = settings_at(namer.training, selector.point)
+    ranks = build_cluster(namer.cluster, selector.point).world_size
+    tokens = workload_of(settings).tokens * settings.accumulation * ranks
+    seconds, rate = given["step_seconds"], given["tokens_per_second"]
+    if abs(seconds * rate / tokens - 1) > _RATE_ROUNDING:
+        rule = f"{rate:g} x {format_seconds(seconds)} are {seconds * rate:.4g} tokens, and a step of"
+        remedy = "write the rate of all ranks and the batch that was measured, or leave one out"
+        context.add((*path, "tokens_per_second"), f"{rule} {counted(ranks, 'rank')} has {tokens} there; {remedy}")
 
 
 def _told(file: str, log: ReadLog | None) -> tuple[str, ...]:
