@@ -37,7 +37,7 @@ from simcollectives.measured.probe import (
 from simcollectives.measured.probe import collectives as right_results
 from simcollectives.measured.probe.group import Group, chosen_backend
 from simcollectives.measured.probe.local import copy, products
-from simcollectives.measured.probe.plan import SPLIT
+from simcollectives.measured.probe.plan import SPLIT, check_same
 from simcollectives.measured.probe.spawn import RankError, _Failed, _raise, _Ranks
 from simcollectives.metrics import busbw
 from simcollectives.report import probe_options, probing
@@ -163,6 +163,26 @@ def test_launches_that_cannot_be(environment: dict[str, str], message: str) -> N
     with pytest.raises(InputError) as error:
         placement_of(environment)
     assert message in str(error.value)
+
+
+def test_ranks_with_other_options_are_refused() -> None:
+    first, other = Plan(("reduce",), ("int8",), (8,)), Plan(("reduce",), ("int8",), (8, 16), warmup=1)
+    check_same([first, first])
+    with pytest.raises(InputError) as error:
+        check_same([first, other, first, other])
+    rule = "another value on rank 1, 3 than on rank 0; give every node the same options"
+    assert str(error.value).splitlines() == [f"--from, --to, --factor: {rule}", f"--warmup: {rule}"]
+
+
+def test_each_node_says_what_is_wrong_in_its_options(
+    with_torch: None, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "_LATER_SECONDS", 0.0)
+    for rank, local_rank, said in (("3", "3", ""), ("4", "0", "--factor: ")):
+        for name, value in {**TORCHRUN, "RANK": rank, "LOCAL_RANK": local_rank}.items():
+            monkeypatch.setenv(name, value)
+        done = call("probe", "--factor", "x")
+        assert (done.returncode, done.stderr[:10]) == (2, said)
 
 
 def test_a_process_without_a_place_says_so(with_torch: None, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NoReturn
 
 from simcollectives.errors import InputError, Problem, counted
 from simcollectives.measured.logs.write import sets_csv, timings_csv
@@ -45,7 +46,7 @@ def run_probe(
     """
     from simcollectives.measured.probe.plan import PLACES_OF
 
-    speaks = _speaks(os.environ)
+    speaks, tells = _voice(os.environ)
     output = output if speaks else None
     plan = Plan(tuple(PLACES_OF), ("float32",), (), matmul=matmul, copies=copies)
     try:
@@ -53,9 +54,9 @@ def run_probe(
         asked = _settled(asked)
         session = Session(asked.plan, output, as_json=as_json)
     except InputError:
-        if speaks:
+        if tells:
             raise
-        time.sleep(_LATER_SECONDS)  # rank 0 finds and says the same, before torchrun ends all
+        time.sleep(_LATER_SECONDS)  # the first rank of the node says the same, before torchrun ends all
         return ExitCode.BAD_INPUT
     try:
         _measure(asked, session)
@@ -64,10 +65,12 @@ def run_probe(
         if speaks:
             _say(f"interrupted after {session.kept}")
         return ExitCode.INTERRUPTED
-    except InputError:
+    except InputError as error:
         session.end()
         if session.rows:
             _say(f"kept {session.kept}")
+        if asked.placement is not None:
+            _end_at_once(error)
         raise
     session.end()
     if session.found_nothing:
@@ -79,13 +82,25 @@ def run_probe(
     return ExitCode.EXPECTATION_FAILED if session.wrong else ExitCode.DONE
 
 
-def _speaks(environment: Mapping[str, str]) -> bool:
-    """Whether this process says what there is to say: as rank 0, alone, or as one that has no place among the ranks."""
+def _voice(environment: Mapping[str, str]) -> tuple[bool, bool]:
+    """Whether this process says what is found, as rank 0 or alone; and what is wrong in options, as one of each node.
+
+    One that has no place among the ranks says so.
+    """
     try:
         placement = placement_of(environment)
     except InputError:
-        return True
-    return placement is None or placement.rank == 0
+        return True, True
+    if placement is None:
+        return True, True
+    return placement.rank == 0, placement.local_rank == 0 or placement.rank == 0
+
+
+def _end_at_once(error: InputError) -> NoReturn:
+    """End a rank that failed without its exit handlers: threads of its libraries wait for other ranks, or abort."""
+    _say(str(error))
+    sys.stdout.flush()
+    os._exit(ExitCode.BAD_INPUT)
 
 
 def _settled(asked: Asked) -> Asked:
