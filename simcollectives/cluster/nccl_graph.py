@@ -70,7 +70,7 @@ def read_nccl_graph(data: Mapping[str, Any]) -> NcclGraph:
 def _patterns(data: Mapping[str, Any]) -> dict[str, ChannelGraph]:
     found = {}
     for pattern, entry in data.items():
-        value = dict(entry["value"])
-        bandwidths = {name: parse_bandwidth(value.pop(name)) for name in ("intra", "inter")}
-        found[pattern] = ChannelGraph(**value, **bandwidths)
+        value: dict[str, Any] = {**entry["value"]}
+        value |= {name: parse_bandwidth(value[name]) for name in ("intra", "inter")}
+        found[pattern] = ChannelGraph(**value)
     return found

@@ -9,23 +9,33 @@ GPUs; and what NCCL does after choosing, such as fewer channels for small messag
 
 from simcollectives.measured.nccl.choice import candidate_seconds, choose, kinks, ranges, switches
 from simcollectives.measured.nccl.constants import ALGORITHMS, COLLECTIVE_ALGORITHMS, PROTOCOLS
+from simcollectives.measured.nccl.from_log import Disagreement, Picks, compare_picks, with_log
 from simcollectives.measured.nccl.model import check_collective, nccl_model
+from simcollectives.measured.nccl.tuning_log import Call, TuningLog, TuningTable, read_tuning_log
 from simcollectives.measured.nccl.types import Candidate, Choice, Model, Range, Switch
 
 __all__ = [
     "ALGORITHMS",
     "COLLECTIVE_ALGORITHMS",
     "PROTOCOLS",
+    "Call",
     "Candidate",
     "Choice",
+    "Disagreement",
     "Model",
+    "Picks",
     "Range",
     "Switch",
+    "TuningLog",
+    "TuningTable",
     "candidate_seconds",
     "check_collective",
     "choose",
+    "compare_picks",
     "kinks",
     "nccl_model",
     "ranges",
+    "read_tuning_log",
     "switches",
+    "with_log",
 ]

@@ -76,7 +76,9 @@ def _channels(algorithm: str, graph: NcclGraph, nodes: int) -> str:
     found = graph.searched(pattern, nodes)
     if found is None:
         place = "one_node" if nodes == 1 else "several_nodes"
-        return f"no channels of {pattern} are given; write {place}: {{{pattern}: {{channels: .., intra: .., inter: ..}}}}"
+        return (
+            f"no channels of {pattern} are given; write {place}: {{{pattern}: {{channels: .., intra: .., inter: ..}}}}"
+        )
     if algorithm.startswith("nvls") and found.channels < 2:
         return "NVLS needs two channels or more"
     return ""

@@ -30,16 +30,19 @@ def candidate_seconds(model: Model, candidate: Candidate, message_bytes: int) ->
 
 def _line(model: Model, candidate: Candidate, message_bytes: int) -> tuple[float, float]:
     """Latency and bandwidth at a message."""
-    latency, rate, label = candidate.latency, candidate.bandwidth, candidate.label
     power = (message_bytes // FIRST_FACTOR_BYTES).bit_length() - 1
-    factors = TREE_FACTORS[candidate.protocol]
-    if candidate.algorithm == "tree" and model.tree_factor and 0 <= power < TREE_FACTOR_COUNT:
-        rate *= factors[power]
-    elif candidate.algorithm == "nvls_tree" and model.nvls_tree_factor and 0 <= power < len(factors):
-        rate *= factors[power]
-    elif label == "ring/Simple" and message_bytes // (model.channels * model.world_size) >= PLATEAU_BYTES:
-        latency *= model.plateau
-    return latency, rate
+    factors = _factors(model, candidate)
+    factor = factors[power] if 0 <= power < len(factors) else 1.0
+    on_plateau = message_bytes // (model.channels * model.world_size) >= PLATEAU_BYTES
+    plateau = model.plateau if candidate.label == "ring/Simple" and on_plateau else 1.0
+    return candidate.latency * plateau, candidate.bandwidth * factor
+
+
+def _factors(model: Model, candidate: Candidate) -> tuple[float, ...]:
+    """The factors on a candidate's bandwidth by size, from 64 B on; 1 beyond them."""
+    if candidate.algorithm == "tree" and model.tree_factor:
+        return TREE_FACTORS[candidate.protocol][:TREE_FACTOR_COUNT]
+    return TREE_FACTORS[candidate.protocol] if candidate.algorithm == "nvls_tree" and model.nvls_tree_factor else ()
 
 
 def choose(model: Model, message_bytes: int) -> Choice:

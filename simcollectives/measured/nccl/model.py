@@ -18,6 +18,7 @@ from simcollectives.measured.nccl.latency import Asked, latency_seconds
 from simcollectives.measured.nccl.types import Candidate, Model
 
 SOURCE = "NCCL 2.30.7"
+ASKED_FOR = "it is not among those asked for"
 _MOST_CHANNELS = 64
 _FEW_CHANNELS, _FAST_CHANNEL = 16, 45e9
 
@@ -45,7 +46,7 @@ def nccl_model(
             if world_size == 1:
                 candidates.append(_alone(algorithm, protocol))
             elif algorithm not in algorithms or protocol not in protocols:
-                candidates.append(Candidate(algorithm, protocol, reason="it is not among those asked for"))
+                candidates.append(Candidate(algorithm, protocol, reason=ASKED_FOR))
             else:
                 candidates.append(_candidate(collective, algorithm, protocol, graph, nodes, gpus_per_node))
     model = Model(
@@ -96,7 +97,7 @@ def require_candidate(model: Model) -> None:
     """Raise InputError where no candidate of a model can be taken."""
     if model.available:
         return
-    reasons = dict.fromkeys(f"{one.label}: {one.reason}" for one in model.candidates if "asked for" not in one.reason)
+    reasons = dict.fromkeys(f"{one.label}: {one.reason}" for one in model.candidates if one.reason != ASKED_FOR)
     where = f"{model.collective} on {model.nodes} x {model.gpus_per_node} GPUs"
     raise InputError(f"nothing is left for {where} ({listing(list(reasons), 6)}); allow ring and Simple")
 
