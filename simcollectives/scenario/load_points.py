@@ -22,6 +22,7 @@ from simcollectives.scenario.types import (
     AlgorithmEntry,
     ClusterSettings,
     CollectiveSettings,
+    NcclSettings,
     Point,
     Selector,
     Sweep,
@@ -236,6 +237,7 @@ class Namer(BaseNamer):
 
     fits: Fits | None
     collective: CollectiveSettings = field(kw_only=True)
+    nccl: NcclSettings | None = None
 
     @property
     def names(self) -> str:

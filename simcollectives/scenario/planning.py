@@ -16,6 +16,7 @@ from simcollectives.scenario.types import (
     CrossoverExpectation,
     Expectation,
     MetricExpectation,
+    NcclExpectation,
     OrderExpectation,
     Point,
     RatioExpectation,
@@ -89,6 +90,8 @@ def selectors_of(expectation: Expectation) -> tuple[Selector, ...]:
         return (expectation.first, expectation.second)
     if isinstance(expectation, OrderExpectation):
         return expectation.selectors
+    if isinstance(expectation, NcclExpectation):
+        return ()  # a formula
     raise TypeError(f"{type(expectation).__name__} is no expectation")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from simcollectives.engines import Timeline
 from simcollectives.errors import Problem
 from simcollectives.measured import Fit, MeasuredSweep
+from simcollectives.measured.nccl import Prediction, prediction_json
 from simcollectives.scenario.training.types import AnyScenario
 from simcollectives.scenario.types import Point
 from simcollectives.training.advice import Advice
@@ -144,7 +145,7 @@ class ScenarioResult:
     ``rows`` have the keys `ROW_KEYS`, or those of training steps. ``notes`` say which engine ran and why. ``timelines``
     are pairs of a label and a timeline, ``contributions`` are texts. ``steps`` are the training steps of the rows, one
     each, ``drawn`` those drawn stream by stream, ``advice`` what sweeps of options say, ``comparisons`` which strategy
-    to choose at each point.
+    to choose at each point, ``nccl`` what NCCL would pick, for every number of nodes and GPUs.
     ``interrupted`` tells that the rows and checks are only those finished. ``problems`` are runs that could not be
     made, which leaves the others without checks.
     """
@@ -163,6 +164,7 @@ class ScenarioResult:
     drawn: tuple[PlayedStep, ...] = ()
     advice: tuple[SweepAdvice, ...] = ()
     comparisons: tuple[PointComparison, ...] = ()
+    nccl: tuple[Prediction, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -178,4 +180,5 @@ class ScenarioResult:
             "checks": [check.to_json() for check in self.checks],
             "warnings": list(self.warnings),
             "comparisons": [one.to_json() for one in self.comparisons],
+            "nccl": [prediction_json(one) for one in self.nccl],
         }

@@ -11,6 +11,7 @@ from simcollectives.scenario.build import build_cluster, options_at, planned_run
 from simcollectives.scenario.evaluation import Evaluator
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import point_text
+from simcollectives.scenario.nccl import check_nccl, predict_nccl
 from simcollectives.scenario.numerics.running import run_numerics_scenario
 from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.planning import Plan, plan_scenario
@@ -19,7 +20,7 @@ from simcollectives.scenario.results import ROW_KEYS, Check, MeasuredComparison,
 from simcollectives.scenario.training.planning import StepPlan
 from simcollectives.scenario.training.running import run_training
 from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
-from simcollectives.scenario.types import Scenario, Selector
+from simcollectives.scenario.types import NcclExpectation, Scenario, Selector
 
 
 @dataclass
@@ -87,8 +88,14 @@ def _collect(evaluator: Evaluator, collected: _Collected, finish_item: Callable[
     if collected.problems:
         return
     for expectation in scenario.expectations:
-        collected.checks.append(check_expectation(evaluator, expectation))
+        if isinstance(expectation, NcclExpectation) and scenario.nccl is not None:
+            collected.checks.append(check_nccl(scenario, scenario.nccl, expectation))
+        else:
+            collected.checks.append(check_expectation(evaluator, expectation))
         finish_item()
+    if scenario.nccl is not None:
+        collected.extras["nccl"] = predict_nccl(scenario, scenario.nccl)
+        collected.warnings += [] if scenario.nccl.log is None else scenario.nccl.log.warnings
     if scenario.measured is not None:
         comparison = _compare(scenario)
         collected.extras["measured"] = comparison

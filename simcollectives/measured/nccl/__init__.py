@@ -11,6 +11,7 @@ from simcollectives.measured.nccl.choice import candidate_seconds, choose, kinks
 from simcollectives.measured.nccl.constants import ALGORITHMS, COLLECTIVE_ALGORITHMS, PROTOCOLS
 from simcollectives.measured.nccl.from_log import Disagreement, Picks, compare_picks, with_log
 from simcollectives.measured.nccl.model import check_collective, nccl_model
+from simcollectives.measured.nccl.prediction import Prediction, predict, prediction_json
 from simcollectives.measured.nccl.tuning_log import Call, TuningLog, TuningTable, read_tuning_log
 from simcollectives.measured.nccl.types import Candidate, Choice, Model, Range, Switch
 
@@ -24,6 +25,7 @@ __all__ = [
     "Disagreement",
     "Model",
     "Picks",
+    "Prediction",
     "Range",
     "Switch",
     "TuningLog",
@@ -34,6 +36,8 @@ __all__ = [
     "compare_picks",
     "kinks",
     "nccl_model",
+    "predict",
+    "prediction_json",
     "ranges",
     "read_tuning_log",
     "switches",

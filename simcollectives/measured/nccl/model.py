@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from simcollectives.cluster.nccl_graph import NcclGraph
-from simcollectives.errors import InputError, Problem, listing, show_value, suggestion
+from simcollectives.errors import InputError, Problem, show_value, suggestion
 from simcollectives.measured.nccl.available import NEW_GPUS, why_not
 from simcollectives.measured.nccl.bandwidth import bandwidth
 from simcollectives.measured.nccl.constants import (
@@ -97,9 +97,9 @@ def require_candidate(model: Model) -> None:
     """Raise InputError where no candidate of a model can be taken."""
     if model.available:
         return
-    reasons = dict.fromkeys(f"{one.label}: {one.reason}" for one in model.candidates if one.reason != ASKED_FOR)
+    reasons = dict.fromkeys(one.reason for one in model.candidates if one.reason != ASKED_FOR)
     where = f"{model.collective} on {model.nodes} x {model.gpus_per_node} GPUs"
-    raise InputError(f"nothing is left for {where} ({listing(list(reasons), 6)}); allow ring and Simple")
+    raise InputError(f"nothing is left for {where} ({'; '.join(list(reasons)[:6])}); allow ring and Simple")
 
 
 def check_collective(collective: str) -> list[Problem]:
