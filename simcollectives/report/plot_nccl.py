@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from simcollectives.measured.nccl import ALGORITHMS, Prediction, Range, candidate_seconds, kinks
+from simcollectives.measured.nccl import Prediction, Range, candidate_seconds, kinks
 from simcollectives.report.plot_curves import set_number_axis
 from simcollectives.report.rows import byte_family
 from simcollectives.report.style import (
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_COLOURS = dict(
+    zip(("tree", "ring", "nvls", "collnet_chain", "collnet_direct", "nvls_tree", "pat"), COLOURS, strict=True)
+)  # so that no shade of a tree is like nvls
 _SHADES = {"LL": 0.3, "LL128": 0.6, "Simple": 1.0}
 _DASHES: dict[str, Any] = {"LL": (0, (1.5, 1)), "LL128": (0, (5, 1.5)), "Simple": "-"}
 _WIDTH_OF_A_CHARACTER = 0.0105
@@ -45,7 +48,7 @@ def nccl_figures(predictions: Sequence[Prediction], title: str | None = None) ->
 
 
 def _colour(label: str) -> str:
-    return COLOURS[ALGORITHMS.index(label.partition("/")[0])]
+    return _COLOURS[label.partition("/")[0]]
 
 
 def _shade(label: str) -> tuple[float, float, float]:

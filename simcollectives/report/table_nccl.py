@@ -13,7 +13,7 @@ from simcollectives.units import ByteFamily, format_bytes, format_seconds
 
 MAX_OTHERS = 8
 _MEANING = (
-    "times are those of NCCL's own model, not measured, nor this simulator's; midway: at the geometric mean of the range; "
+    "times are those of NCCL's own model, not measured nor simulated; midway: at the geometric mean of a range; "
     "margin: how much longer the runner-up takes there"
 )
 
