@@ -121,10 +121,11 @@ def _nccl(machine: Machine) -> list[tuple[str, str, str]]:
         return []
     words = ("gpu", "cpu", "link", "nvswitch", "network_path", "network_latency", "sharp")
     found = [(f"NCCL {word}", _word_text(getattr(machine.nccl, word)), f"nccl.{word}") for word in words]
-    for span, where in zip(SPANS, ("", ", several nodes"), strict=True):
+    for span, where in zip(SPANS, ("", ", 2+ nodes"), strict=True):
         for pattern, one in getattr(machine.nccl, span).items():
-            inter = "" if one.intra == one.inter else f" / {format_bandwidth(one.inter)}"
-            value = f"{one.channels} x {format_bandwidth(one.intra)}{inter}"
+            rate, unit = format_bandwidth(one.intra).split()
+            both = rate if one.intra == one.inter else f"{rate}/{format_bandwidth(one.inter).split()[0]}"
+            value = f"{one.channels} x {both} {unit}"
             found.append((f"NCCL {pattern}{where}", value, f"nccl.{span}.{pattern}"))
     return found
 
