@@ -188,12 +188,17 @@ def _read_head(reading: _Reading, writer: _Writer, line: Line, kind: str, text: 
         return
     if kind == "Protocol":
         names = [_PROTOCOLS.get(cell.casefold(), cell) for cell in cells]
-        each = len(names) // len(writer.blocks) if writer.blocks else 0
-        columns = [(writer.blocks[place // each], name) for place, name in enumerate(names)] if each else []
-        if not each or len(names) < each * len(writer.blocks) or len(names) % len(writer.blocks):
-            reading.skip("a heading without its algorithms", line.number)
+        each = list(dict.fromkeys(names))
+        # NCCL writes the protocols of three algorithms also over a block that has fewer.
+        if (
+            not writer.blocks
+            or len(names) < len(each) * len(writer.blocks)
+            or names != each * (len(names) // len(each))
+        ):
+            reading.skip("a heading that does not fit its algorithms", line.number)
             writer.table = None
             return
+        columns = [(algorithm, protocol) for algorithm in writer.blocks for protocol in each]
     else:
         pairs = [cell.partition("/") for cell in cells]
         columns = [
