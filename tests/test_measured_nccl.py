@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -351,3 +353,42 @@ def test_bad_questions() -> None:
         InputError, match=r"nothing is left for all_reduce on 1 x 8 GPUs.*NCCL has no pat for all_reduce"
     ):
         nccl_model("all_reduce", H100, 1, 8, ["pat"])
+
+
+# NCCL 2.30.7 src/graph/search.cc and topo.h: speeds that are tried inside one node and between nodes, GB/s of a link.
+_OLD = ((40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3), (48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3))
+SPEEDS = {
+    "volta": _OLD,
+    "ampere": _OLD,
+    "hopper": ((60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3), (48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3)),
+    "blackwell": (
+        (90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18),
+        (96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3),
+    ),
+}
+LINKS = {"dgx-1v": 6 * 20, "dgx-2": 6 * 20, "dgx-a100": 12 * 20, "dgx-h100": 18 * 20.6, "dgx-b200": 18 * 40.1}
+CARDS = {"dgx-1v": 12, "dgx-2": 12, "dgx-a100": 24, "dgx-h100": 48, "dgx-b200": 48}  # the less of card and PCIe
+
+
+@pytest.mark.parametrize("machine", LINKS)
+def test_channels_of_machines_are_what_the_search_may_find(machine: str) -> None:
+    """Speeds of NCCL's lists, half of one where channels were doubled; what passes a GPU or a card fits through it."""
+    graph, known = graph_of(machine), load_machine(machine)
+    for place, span in enumerate((graph.one_node, graph.several_nodes)):
+        for pattern, one in span.items():
+            speeds = {speed * 1e9 for speed in SPEEDS[graph.gpu][place]} | {s * 5e8 for s in SPEEDS[graph.gpu][0]}
+            assert {one.intra, one.inter} <= speeds, (machine, pattern)
+            share = 1 if pattern in ("ring", "nvls") and place == 0 else 1 - 1 / known.gpus_per_node
+            assert one.channels * one.intra * share <= LINKS[machine] * 1e9 * (1 + 1e-9), (machine, pattern)
+            if place == 1:
+                assert one.inter <= CARDS[machine] * 1e9
+                assert one.channels <= known.nics_per_node
+    assert graph.one_node["tree"].channels == graph.one_node["ring"].channels
+    assert graph.several_nodes["tree"].channels == graph.several_nodes["ring"].channels
+
+
+def test_the_benchmark_prints_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(Path(__file__).parent.parent / "benchmarks" / "nccl_choice.py"), run_name="__main__")
+    out = capsys.readouterr().out
+    assert "h100_1n8_aws_p5_allreduce_auto" in out
+    assert out.count("the faster of ring and tree for") == 2

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from simcollectives.measured.nccl import Prediction, Range, candidate_seconds, kinks
-from simcollectives.report.plot_curves import set_number_axis
 from simcollectives.report.rows import byte_family
 from simcollectives.report.style import (
     COLOURS,
@@ -89,9 +88,10 @@ def _message_axis(axes: "Axes", predictions: Sequence[Prediction]) -> None:
     """Label the messages, of all predictions together."""
     least, most = _span(predictions)
     family = _family(predictions)
-    inside = octave_ticks(least, most) if family == "binary" else decade_ticks(least, most)
-    set_number_axis(axes, "message", sorted({least, *inside, most}), family)
+    axes.set_xscale("log")
     axes.set_xlim(least, most)
+    ticks = octave_ticks(least, most) if family == "binary" else decade_ticks(least, most)
+    set_ticks(axes.xaxis, ticks, lambda size: format_bytes(size, 3, family=family))
     axes.set_xlabel("message size")
 
 
@@ -189,7 +189,7 @@ def _label_ends(axes: "Axes", ends: Sequence[tuple[float, str]]) -> None:
     """Name every line right of its end, moved apart where lines are close."""
     low, high = (math.log(value) for value in axes.get_ylim())
     gap, ordered = 0.07, sorted(ends)
-    places = [(math.log(max(seconds, 1e-12)) - low) / (high - low) for seconds, _ in ordered]
+    places = [max(0.0, (math.log(max(seconds, 1e-12)) - low) / (high - low)) for seconds, _ in ordered]
     for number in range(1, len(places)):
         places[number] = max(places[number], places[number - 1] + gap)
     top = 1.0

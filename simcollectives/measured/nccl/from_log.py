@@ -75,7 +75,9 @@ def _table(model: Model, log: TuningLog) -> TuningTable:
             for one in log.tables
         ]
         asked = f"{model.collective} on {counted(model.world_size, 'rank')}, {counted(model.nodes, 'node')}"
-        raise InputError(f"no table is of {asked}; it has: {listing(has, 6)}; take the log of such a run", log.source)
+        raise InputError(
+            f"no table is of {asked}; it has: {listing(has, 6)}; take the log of such a run, or none", log.source
+        )
     if len({table.entries for table in fitting}) > 1:
         lines = listing([str(table.lines[0]) for table in fitting], 6)
         raise InputError(f"different tables fit, at the lines {lines}; keep the one that is meant", log.source)
