@@ -198,7 +198,7 @@ def nccl(
     ] = None,
     collective: Annotated[str, typer.Option(help="The collective.")] = "all_reduce",
     tuning: Annotated[
-        Path | None, typer.Option(metavar="LOG", help="A log of NCCL_DEBUG_SUBSYS=INIT,TUNING: its figures count.")
+        Path | None, typer.Option(metavar="LOG", help="A log of NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING: it counts.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write JSON and plots.")] = None,
     as_json: JsonOption = False,

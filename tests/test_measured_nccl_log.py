@@ -11,13 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simcollectives.cluster import load_machine
+from simcollectives.cluster import ChannelGraph, load_machine
 from simcollectives.errors import InputError
 from simcollectives.measured.nccl import (
     Model,
     TuningLog,
     choose,
     compare_picks,
+    graph_of_log,
     nccl_model,
     read_tuning_log,
     tuning_log,
@@ -196,6 +197,52 @@ def test_calls(tmp_path: Path) -> None:
     )
 
 
+PATTERNS = [  # the lines of 8 x H100 in NVIDIA/nccl issue 1197; other words and a plain tree, made up after them
+    "Pattern 4, crossNic 0, nChannels 12, bw 30.000000/30.000000, type NVL/PIX, sameChannels 1",
+    "Pattern 1, crossNic 0, nChannels 12, bw 30.000000/30.000000, type NVL/PIX, sameChannels 1",
+    "Pattern 5, crossNic 0, nChannels 8, bw 40.000000/60.000000, type NVL/PIX, sameChannels 0",
+]
+OTHER = [
+    "Pattern 4, crossNic 2, nChannels 4, speed 24.000000/12.000000, type NVL/PXN, sameChannels 0",
+    "Pattern 3, crossNic 0, nChannels 4, speed 48.000000/12.000000, type NVL/PXN, sameChannels 0",
+    "Pattern 3, crossNic 0, nChannels 3, speed 20.000000/12.000000, type NVL/PXN, sameChannels 0",
+]
+
+
+def test_channels_that_were_searched(tmp_path: Path) -> None:
+    """By span; of several ranks the least; the second plain tree is CollNet's chain. They predict other node counts."""
+    lines = [*lines_of([*PATTERNS, init(ranks=8, nodes=1)]), *lines_of([*OTHER, init()], "b:1:2")]
+    less = [line.replace("nChannels 4", "nChannels 3") for line in OTHER]
+    log = read_tuning_log(write(tmp_path, [*lines, *lines_of([*less, init(rank=8)], "c:1:2")]))
+    assert log.searched == {
+        "one_node": {
+            "ring": ChannelGraph(12, 30e9, 30e9, same_channels=True),
+            "tree": ChannelGraph(12, 30e9, 30e9, same_channels=True),
+            "nvls": ChannelGraph(8, 40e9, 60e9),
+        },
+        "several_nodes": {
+            "ring": ChannelGraph(3, 24e9, 12e9),
+            "tree": ChannelGraph(3, 48e9, 12e9, plain_tree=True),
+            "collnet_chain": ChannelGraph(3, 20e9, 12e9),
+        },
+    }
+    graph = load_machine("dgx-a100").nccl
+    assert graph is not None
+    four = with_log(nccl_model("all_reduce", graph_of_log(graph, log), 4, 8), log)
+    ring = next(one for one in four.candidates if one.label == "ring/Simple")
+    assert ring.bandwidth == pytest.approx(3 * 12e9 * 32 / 62)
+    assert "channels of" in four.source
+
+
+def test_ranks_of_older_versions(tmp_path: Path) -> None:
+    """They say how many ranks there are, at the end, and not on how many nodes."""
+    done = "comm 0x561097745b80 rank 0 nranks 24 cudaDev 0 nvmlDev 0 busId a4000 - Init COMPLETE"
+    log = read_tuning_log(write(tmp_path, lines_of([*table("2.14"), done])))
+    assert (log.tables[0].ranks, log.tables[0].nodes) == (24, None)
+    with pytest.raises(InputError, match="24 ranks on unknown nodes"):
+        with_log(model(), log)
+
+
 def test_cut_lines_are_counted(tmp_path: Path) -> None:
     lines = lines_of([init(), *table("2.30")])
     whole = read_tuning_log(write(tmp_path, lines))
@@ -207,7 +254,7 @@ def test_cut_lines_are_counted(tmp_path: Path) -> None:
 
 def test_no_table(tmp_path: Path) -> None:
     for lines in ([], ["nothing"], lines_of([init(), CHANNELS]), lines_of(table("2.30")[:2])):
-        with pytest.raises(InputError, match="NCCL_DEBUG_SUBSYS=INIT,TUNING"):
+        with pytest.raises(InputError, match="NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING"):
             read_tuning_log(write(tmp_path, lines))
     with pytest.raises(InputError, match="no such file"):
         read_tuning_log(tmp_path / "missing.log")
@@ -247,7 +294,7 @@ def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "16 lines skipped: beyond the first 4 different calls" in " ".join(log.warnings)
 
 
-MANY = [*lines_of([init(), *table("2.30"), CHANNELS]), *lines_of([init(), *table("2.8")], "b:1:2")]
+MANY = [*lines_of([*PATTERNS, init(), *table("2.30"), CHANNELS]), *lines_of([init(), *table("2.8")], "b:1:2")]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -269,7 +316,7 @@ def test_hostile(tmp_path: Path, data: st.DataObject) -> None:
             other = data.draw(st.integers(0, len(lines) - 1))
             lines[at], lines[other] = lines[other], line
         elif kind == "replace":
-            old = data.draw(st.sampled_from(["|", "/", ".", "0", "Tree", "LL", "Algorithm", "nRanks 16"]))
+            old = data.draw(st.sampled_from(["|", "/", ".", "0", "Tree", "LL", "Algorithm", "nRanks 16", "12", "4,"]))
             lines[at] = line.replace(old, data.draw(st.sampled_from(["", "|", "nan", "-1", "9" * 40, "\x00", "é"])))
         else:
             lines.insert(at, data.draw(st.text(max_size=80)))

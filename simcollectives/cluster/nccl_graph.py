@@ -54,7 +54,13 @@ class NcclGraph:
 
     def searched(self, pattern: str, nodes: int) -> ChannelGraph | None:
         """Return the channels for a pattern on so many nodes; None where none are given."""
-        return (self.one_node if nodes == 1 else self.several_nodes).get(pattern)
+        found: Mapping[str, ChannelGraph] = getattr(self, span_of(nodes))
+        return found.get(pattern)
+
+
+def span_of(nodes: int) -> str:
+    """Return which channels count on so many nodes."""
+    return SPANS[nodes > 1]
 
 
 def read_nccl_graph(data: Mapping[str, Any]) -> NcclGraph:

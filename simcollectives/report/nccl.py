@@ -5,12 +5,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import typer
+
 from simcollectives.cluster import Machine, load_machine, machine_names
 from simcollectives.errors import Gathered, InputError, Problem
 from simcollectives.measured.nccl import (
     Prediction,
     TuningLog,
     check_collective,
+    graph_of_log,
     nccl_model,
     predict,
     prediction_json,
@@ -45,7 +48,7 @@ def run_nccl(
         say(f"warning: {warning}")
     data = {"machine": machine, "nccl": [prediction_json(one) for one in predictions]}
     if as_json:
-        sys.stdout.write(json_text(data))
+        typer.echo(json_text(data), nl=False)
     else:
         from simcollectives.report.text import make_console
 
@@ -83,7 +86,8 @@ def _prediction(machine: Machine | None, nodes: int, collective: str, log: Tunin
     if machine is None or machine.nccl is None:
         raise ValueError("the machine was checked before")
     try:
-        return predict(nccl_model(collective, machine.nccl, nodes, machine.gpus_per_node), MESSAGES, log)
+        graph = machine.nccl if log is None else graph_of_log(machine.nccl, log)
+        return predict(nccl_model(collective, graph, nodes, machine.gpus_per_node), MESSAGES, log)
     except InputError as error:
         place = "tuning" if error.source else ""
         raise InputError([Problem(place, f"{error.source}: {one.message}") for one in error.problems]) from None

@@ -51,7 +51,7 @@ def load_nccl(context: Context, value: Any, namer: Namer | None) -> NcclSettings
     for problem in check_collective(namer.collective.name):
         context.add(PATH, f"{problem.message}; leave nccl: out")
     wrong = isinstance(value, dict) and "graph" in value and model.graph is None
-    graph = None if wrong else _graph(context, namer.cluster, model.graph)
+    graph = None if wrong else _graph(context, namer.cluster, model.graph, log)
     if graph is None or len(context.problems) > before:
         return None
     settings = NcclSettings(
@@ -69,14 +69,21 @@ def _log(context: Context, name: str) -> TuningLog | None:
     return None
 
 
-def _graph(context: Context, cluster: ClusterSettings, model: NcclGraphModel | None) -> NcclGraph | None:
-    """Return the machine's graph with what is written over it; a problem for everything that nothing says."""
+def _graph(
+    context: Context, cluster: ClusterSettings, model: NcclGraphModel | None, log: TuningLog | None
+) -> NcclGraph | None:
+    """Return the machine's graph, over it the log's channels, over these what is written.
+
+    A problem for everything that nothing says.
+    """
     known = None if cluster.machine is None else load_machine(cluster.machine).nccl
     written = {} if model is None else model.model_dump(exclude_none=True)
     if known is None and not written:
         context.add(PATH, _what_to_write(cluster))
         return None
     base = {} if known is None else {field.name: getattr(known, field.name) for field in fields(known)}
+    for span, channels in {} if log is None else log.searched.items():
+        base[span] = {**base.get(span, EMPTY), **channels}
     path, found = (*PATH, "graph"), {**_DEFAULTS, **base, **written}
     lacking = [word for word in _WORDS if word not in found]
     if lacking:

@@ -48,7 +48,7 @@ class NcclModel(Model):
     protocols: list[Literal[PROTOCOLS]] | None = Field(  # type: ignore[valid-type]
         None, min_length=1, description="Those allowed, as NCCL_PROTO says; all if left out"
     )
-    tuning: str | None = Field(None, min_length=1, description="A log of NCCL_DEBUG_SUBSYS=INIT,TUNING: its figures")
+    tuning: str | None = Field(None, min_length=1, description="A log of NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING")
     graph: NcclGraphModel | None = Field(None, description="What differs from the machine, or all of it")
 
 

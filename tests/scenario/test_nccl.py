@@ -15,7 +15,7 @@ from simcollectives.report.tables import result_blocks
 from simcollectives.report.text import Column, TextTable
 from simcollectives.scenario import Scenario, ScenarioResult, load_scenario, run_scenario
 from tests.scenario.conftest import Refuser
-from tests.test_measured_nccl_log import init, lines_of, table, write
+from tests.test_measured_nccl_log import OTHER, init, lines_of, table, write
 
 H100 = "cluster: {machine: dgx-h100, nodes: 2}"
 COLLECTIVE = "collective: {name: all_reduce, algorithms: [ring]}"
@@ -170,6 +170,24 @@ def test_figures_of_a_log(tmp_path: Path) -> None:
             "sweep: {message: [1 KiB]}",
             "nccl: {tuning: run.log}",
         )
+
+
+def test_channels_of_a_log(tmp_path: Path) -> None:
+    """A log of two nodes says the channels; four nodes are predicted with them, but for what is written."""
+    write(tmp_path, lines_of([*OTHER, init(), *table("2.30")]))
+    result = run(
+        tmp_path,
+        H100,
+        COLLECTIVE,
+        "sweep: {message: [1 KiB, 1 MiB], nodes: [2, 4]}",
+        "nccl: {tuning: run.log, graph: {several_nodes: {ring: {inter: 10 GB/s}}}}",
+    )
+    two, four = result.nccl
+    assert {one.label: one.bandwidth for one in two.model.candidates}["ring/Simple"] == pytest.approx(204.8e9)
+    by_label = {one.label: one for one in four.model.candidates}
+    assert by_label["ring/Simple"].bandwidth == pytest.approx(4 * 10e9 * 32 / 62)
+    assert by_label["tree/Simple"].bandwidth == pytest.approx(0.85 * 0.92 * 4 * 12e9 / 2)
+    assert "channels of" in four.model.source
 
 
 def test_table(tmp_path: Path) -> None:

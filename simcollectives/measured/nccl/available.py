@@ -1,6 +1,6 @@
 """Why NCCL would not take an algorithm or protocol: rules of NCCL 2.30.7 src/graph/tuning.cc and src/enqueue.cc."""
 
-from simcollectives.cluster.nccl_graph import NETWORK_PATHS, NcclGraph
+from simcollectives.cluster.nccl_graph import NETWORK_PATHS, NcclGraph, span_of
 from simcollectives.measured.nccl.constants import (
     COLLECTIVE_ALGORITHMS,
     MOST_LOCAL_COLLNET,
@@ -75,10 +75,8 @@ def _channels(algorithm: str, graph: NcclGraph, nodes: int) -> str:
     pattern = PATTERN_OF[algorithm]
     found = graph.searched(pattern, nodes)
     if found is None:
-        place = "one_node" if nodes == 1 else "several_nodes"
-        return (
-            f"no channels of {pattern} are given; write {place}: {{{pattern}: {{channels: .., intra: .., inter: ..}}}}"
-        )
+        channels = f"{{{pattern}: {{channels: .., intra: .., inter: ..}}}}"
+        return f"no channels of {pattern} are given; write {span_of(nodes)}: {channels}"
     if algorithm.startswith("nvls") and found.channels < 2:
         return "NVLS needs two channels or more"
     return ""

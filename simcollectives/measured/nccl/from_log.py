@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from simcollectives.cluster.nccl_graph import NcclGraph, span_of
 from simcollectives.errors import InputError, counted, listing
 from simcollectives.measured.nccl.choice import choose
 from simcollectives.measured.nccl.model import ASKED_FOR, require_candidate
@@ -29,14 +30,26 @@ class Picks:
     others: tuple[Disagreement, ...]
 
 
+def graph_of_log(graph: NcclGraph, log: TuningLog) -> NcclGraph:
+    """Return a graph with the channels that a log says in the place of its own."""
+    one_node = {**graph.one_node, **log.searched.get("one_node", {})}
+    return replace(
+        graph, one_node=one_node, several_nodes={**graph.several_nodes, **log.searched.get("several_nodes", {})}
+    )
+
+
 def with_log(model: Model, log: TuningLog) -> Model:
     """Return a model with latencies and bandwidths as a run of as many ranks and nodes printed them.
+
+    Without such a run, but with the channels of one (``graph_of_log``), the model's own figures stand.
 
     Raises:
         InputError: no table is of this collective on these nodes, several different ones are, or none of the
             candidates asked for can be taken.
     """
     table = _table(model, log)
+    if table is None:
+        return replace(model, source=f"{model.source}, channels of {log.source}")
     printed = dict(table.entries)
     candidates = []
     for one in model.candidates:
@@ -57,7 +70,7 @@ def with_log(model: Model, log: TuningLog) -> Model:
     return found
 
 
-def _table(model: Model, log: TuningLog) -> TuningTable:
+def _table(model: Model, log: TuningLog) -> TuningTable | None:
     fitting = [
         table
         for table in log.tables
@@ -67,12 +80,11 @@ def _table(model: Model, log: TuningLog) -> TuningTable:
     ]
     exact = [table for table in fitting if table.ranks is not None]
     fitting = exact or fitting
+    if not fitting and log.searched.get(span_of(model.nodes)):
+        return None
     if not fitting:
         has = [
-            f"{counted(one.ranks, 'rank')} on {counted(one.nodes or 1, 'node')} (line {one.lines[0]})"
-            if one.ranks
-            else f"an unknown number of ranks (line {one.lines[0]})"
-            for one in log.tables
+            f"{_count(one.ranks, 'rank')} on {_count(one.nodes, 'node')} (line {one.lines[0]})" for one in log.tables
         ]
         asked = f"{model.collective} on {counted(model.world_size, 'rank')}, {counted(model.nodes, 'node')}"
         raise InputError(
@@ -82,6 +94,10 @@ def _table(model: Model, log: TuningLog) -> TuningTable:
         lines = listing([str(table.lines[0]) for table in fitting], 6)
         raise InputError(f"different tables fit, at the lines {lines}; keep the one that is meant", log.source)
     return fitting[0]
+
+
+def _count(number: int | None, noun: str) -> str:
+    return f"unknown {noun}s" if number is None else counted(number, noun)
 
 
 def compare_picks(model: Model, calls: Sequence[Call]) -> Picks:

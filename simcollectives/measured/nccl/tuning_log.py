@@ -3,7 +3,8 @@
 Layouts, by era: up to 2.17 one line of ``Latency/AlgBw | Tree/ LL | ..`` heads all columns (2.5 without blanks before
 the bars); from 2.18 blocks of three algorithms with the lines ``Algorithm |`` and ``Protocol |``. From 2.23 each call
 is one line ``AllReduce: 8 Bytes -> Algo ..``, with numbers (2.23) or names and channels (later). INIT lines say how
-many ranks, nodes and channels there are. Lines of several writers may be mixed; what is kept is bounded.
+many ranks, nodes and channels there are, GRAPH lines (``Pattern 4, ..``) what channels were searched. Lines of several
+writers may be mixed; what is kept is bounded.
 """
 
 import math
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from simcollectives.cluster.nccl_graph import ChannelGraph, span_of
 from simcollectives.errors import InputError, counted
 from simcollectives.measured.logs.prefixes import label, without_prefix
 from simcollectives.measured.logs.streams import Line, Source
@@ -39,6 +41,13 @@ _ROW = re.compile(r"\s*(Broadcast|Reduce|AllGather|ReduceScatter|AllReduce)\s*\|
 _NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
 _CELL = re.compile(rf"\s*({_NUMBER})\s*/\s*({_NUMBER})\s*")
 _RANKS = re.compile(r"\bcomm \S+ rank \d+ nRanks (\d{1,7}) nNodes (\d{1,7})\b")
+_RANKS_ONLY = re.compile(r"\bcomm \S+ rank \d+ nranks (\d{1,7})\b")
+_PATTERN = re.compile(
+    rf"\s*Pattern ([1-6]), crossNic \d, nChannels (\d{{1,3}}), (?:bw|speed) ({_NUMBER})/({_NUMBER}), type \S+, "
+    r"sameChannels ([01])"
+)
+_PATTERN_NAMES = {1: "tree", 2: "tree", 3: "tree", 4: "ring", 5: "nvls", 6: "collnet_direct"}
+_PLAIN_TREE = 3
 _CHANNELS = re.compile(r"\s*(\d{1,4}) coll channels\b")
 _VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
 _CALL = re.compile(
@@ -74,13 +83,17 @@ class Call:
 
 @dataclass(frozen=True)
 class TuningLog:
-    """The tables of a log, each once, the calls it lists, and what was skipped."""
+    """The tables of a log, each once, the calls it lists, and what was skipped.
+
+    ``searched`` are the channels that GRAPH lines say, by span (one_node, several_nodes) and pattern.
+    """
 
     source: str
     version: str
     tables: tuple[TuningTable, ...]
     calls: tuple[Call, ...]
     warnings: tuple[str, ...]
+    searched: Mapping[str, Mapping[str, ChannelGraph]] = field(default_factory=dict)
 
 
 @dataclass
@@ -91,6 +104,7 @@ class _Writer:
     nodes: int | None = None
     table: "_Open | None" = None
     blocks: list[str] = field(default_factory=list)
+    searched: dict[str, ChannelGraph] = field(default_factory=dict)
 
 
 @dataclass
@@ -110,6 +124,7 @@ class _Reading:
     calls: dict[tuple[str, int, str, bool], int] = field(default_factory=dict)
     version: str = ""
     skipped: dict[str, list[int]] = field(default_factory=dict)
+    searched: dict[str, dict[str, ChannelGraph]] = field(default_factory=dict)
 
     def skip(self, reason: str, line: int) -> None:
         """Count a line that is not taken; the first is shown."""
@@ -117,10 +132,10 @@ class _Reading:
 
 
 def read_tuning_log(path: Path | str) -> TuningLog:
-    """Return every different table of a log, and the calls it lists.
+    """Return every different table of a log, the channels and the calls it lists.
 
     Raises:
-        InputError: the file cannot be read, or has no whole table.
+        InputError: the file cannot be read, or has neither a whole table nor channels.
     """
     reading = _Reading()
     with Source(Path(path)) as source:
@@ -134,13 +149,13 @@ def read_tuning_log(path: Path | str) -> TuningLog:
     ]
     if damage:
         warnings.append(f"{damage}; what stands before was read")
-    if not tables:
+    if not tables and not reading.searched:
         why = f" ({'; '.join(warnings)})" if warnings else ""
         rule = "it has no table of NCCL's latencies and bandwidths"
-        remedy = "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING and keep the output of rank 0"
+        remedy = "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING and keep the output of rank 0"
         raise InputError(f"{rule}{why}; {remedy}", str(path))
     calls = tuple(Call(*key, count) for key, count in reading.calls.items())
-    return TuningLog(str(path), reading.version, tables, calls, tuple(warnings))
+    return TuningLog(str(path), reading.version, tables, calls, tuple(warnings), reading.searched)
 
 
 def _read_line(reading: _Reading, line: Line) -> None:
@@ -159,6 +174,11 @@ def _read_line(reading: _Reading, line: Line) -> None:
     elif found := _RANKS.search(message[:_LONGEST]):
         mine = _writer(reading, writer)
         mine.ranks, mine.nodes = int(found[1]), int(found[2])
+        _keep_searched(reading, mine)
+    elif found := _RANKS_ONLY.search(message[:_LONGEST]):
+        _read_ranks(_writer(reading, writer), int(found[1]))
+    elif found := _PATTERN.match(message):
+        _read_pattern(_writer(reading, writer), found)
     elif found := _CHANNELS.match(message):
         mine = _writer(reading, writer)
         if mine.table is not None:
@@ -171,6 +191,40 @@ def _writer(reading: _Reading, name: str) -> _Writer:
     if name not in reading.writers and len(reading.writers) >= MAX_WRITERS:
         reading.writers.pop(next(iter(reading.writers)))
     return reading.writers.setdefault(name, _Writer())
+
+
+def _read_ranks(writer: _Writer, ranks: int) -> None:
+    """What older versions say: the ranks without the nodes, at the end of the initialisation."""
+    if writer.table is not None and writer.table.ranks is None:
+        writer.table.ranks = ranks
+    if writer.ranks != ranks:
+        writer.ranks, writer.nodes = ranks, None
+
+
+def _read_pattern(writer: _Writer, found: re.Match[str]) -> None:
+    """One searched graph; the ring is searched first, and of two plain trees the second is CollNet's chain."""
+    number, channels = int(found[1]), int(found[2])
+    pattern = _PATTERN_NAMES[number]
+    if pattern == "ring":
+        writer.searched = {}
+    if pattern == "tree" and pattern in writer.searched:
+        pattern = "collnet_chain"
+    if channels:
+        intra, inter, same = float(found[3]) * 1e9, float(found[4]) * 1e9, found[5] == "1"
+        plain = pattern == "tree" and number == _PLAIN_TREE
+        writer.searched[pattern] = ChannelGraph(channels, intra, inter, same, plain)
+
+
+def _keep_searched(reading: _Reading, writer: _Writer) -> None:
+    """Of all ranks the fewest channels and the least bandwidths count, as for NCCL."""
+    kept = reading.searched.setdefault(span_of(writer.nodes or 1), {})
+    for pattern, one in writer.searched.items():
+        other = kept.get(pattern, one)
+        least = {name: min(getattr(one, name), getattr(other, name)) for name in ("channels", "intra", "inter")}
+        same, plain = one.same_channels and other.same_channels, one.plain_tree or other.plain_tree
+        kept[pattern] = replace(one, **least, same_channels=same, plain_tree=plain)
+    writer.searched = {}
+    reading.searched = {span: some for span, some in reading.searched.items() if some}
 
 
 def _cells(text: str) -> list[str]:
