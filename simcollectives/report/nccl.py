@@ -41,7 +41,7 @@ def run_nccl(
     """
     from simcollectives.report.files import json_text
     from simcollectives.report.table_nccl import nccl_blocks
-    from simcollectives.report.text import rendered, show
+    from simcollectives.report.text import make_console, rendered, show
 
     predictions, warnings = predictions_of(machine, nodes, collective, tuning)
     for warning in warnings:
@@ -50,11 +50,9 @@ def run_nccl(
     if as_json:
         typer.echo(json_text(data), nl=False)
     else:
-        from simcollectives.report.text import make_console
-
         show(rendered(nccl_blocks(predictions), make_console(sys.stdout).width), sys.stdout)
     if output is not None:
-        for path in _write(predictions, json_text(data), f"{machine}", output):
+        for path in _write(predictions, json_text(data), machine, output):
             say(f"wrote {path}")
 
 
