@@ -197,9 +197,7 @@ def _label_ends(axes: "Axes", ends: Sequence[tuple[float, str]]) -> None:
         places[number] = min(places[number], top)
         top = places[number] - gap
     for place, (_, label) in zip(places, ordered, strict=True):
-        axes.text(
-            1.01, place, label, transform=axes.transAxes, fontsize=SMALL_SIZE, color=_colour(label), va="center"
-        )  # fmt: skip
+        axes.text(1.01, place, label, transform=axes.transAxes, fontsize=SMALL_SIZE, color=_colour(label), va="center")
 
 
 def _mark_switches(axes: "Axes", prediction: Prediction) -> None:

@@ -1,7 +1,7 @@
 """The section ``nccl:``, and expectations about NCCL's choice."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -34,7 +34,13 @@ Common = tuple[str, int | None, str | None]
 _DEFAULTS: Mapping[str, Any] = {"network_latency": 0.0, "sharp": False}
 
 
-def load_nccl(context: Context, value: Any, namer: Namer | None) -> NcclSettings | None:
+def with_nccl(context: Context, value: Any, namer: Namer | None) -> Namer | None:
+    """Return what resolves names, with what ``nccl:`` asks, so that expectations may be about it."""
+    settings = _load(context, value, namer)
+    return None if namer is None else replace(namer, nccl=settings)
+
+
+def _load(context: Context, value: Any, namer: Namer | None) -> NcclSettings | None:
     """Return what is asked of NCCL's model, which must have an answer at every point; or note every problem."""
     if value is False or context.is_unusable(PATH):
         return None
@@ -54,9 +60,7 @@ def load_nccl(context: Context, value: Any, namer: Namer | None) -> NcclSettings
     graph = None if wrong else _graph(context, namer.cluster, model.graph, log)
     if graph is None or len(context.problems) > before:
         return None
-    settings = NcclSettings(
-        graph, tuple(model.algorithms or ALGORITHMS), tuple(model.protocols or PROTOCOLS), log
-    )  # fmt: skip
+    settings = NcclSettings(graph, tuple(model.algorithms or ALGORITHMS), tuple(model.protocols or PROTOCOLS), log)
     return settings if _answers(context, namer, settings) else None
 
 

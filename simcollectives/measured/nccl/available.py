@@ -11,9 +11,7 @@ from simcollectives.measured.nccl.constants import (
 NEW_GPUS = ("hopper", "blackwell")
 
 
-def why_not(
-    collective: str, algorithm: str, protocol: str, graph: NcclGraph, nodes: int, gpus_per_node: int
-) -> str:  # fmt: skip
+def why_not(collective: str, algorithm: str, protocol: str, graph: NcclGraph, nodes: int, gpus_per_node: int) -> str:
     """Return why an algorithm with a protocol cannot be taken; empty where it can."""
     if algorithm not in COLLECTIVE_ALGORITHMS[collective]:
         return f"NCCL has no {algorithm} for {collective}"

@@ -63,9 +63,7 @@ def with_log(model: Model, log: TuningLog) -> Model:
         )
     where = f"{log.source}, line {table.lines[0]}"
     source = f"{where}, NCCL {log.version}" if log.version else where
-    found = replace(
-        model, candidates=tuple(candidates), channels=table.channels or model.channels, source=source
-    )  # fmt: skip
+    found = replace(model, candidates=tuple(candidates), channels=table.channels or model.channels, source=source)
     require_candidate(found)
     return found
 

@@ -45,9 +45,8 @@ def latency_seconds(asked: Asked) -> float:
     flushes = 2 if asked.protocol == "Simple" else 1
     network += flushes * asked.graph.network_latency / MICROSECOND
     base = BASE_LATENCY[algorithm][protocol]
-    return MICROSECOND * (_ring(asked, base, intra, network) if algorithm == "ring" else _other(
-        asked, base, intra, network
-    ))  # fmt: skip
+    assemble = _ring if algorithm == "ring" else _other
+    return MICROSECOND * assemble(asked, base, intra, network)
 
 
 def _hardware(asked: Asked, link: str, algorithm: str) -> float:

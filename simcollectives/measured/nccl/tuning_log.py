@@ -50,9 +50,7 @@ _PATTERN_NAMES = {1: "tree", 2: "tree", 3: "tree", 4: "ring", 5: "nvls", 6: "col
 _PLAIN_TREE = 3
 _CHANNELS = re.compile(r"\s*(\d{1,4}) coll channels\b")
 _VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
-_CALL = re.compile(
-    r"(?:(\w{1,20}): )?(\d{1,19}) Bytes -> Algo (\w{1,20}) proto (\w{1,20})( channel\{Lo\.\.Hi\})?"
-)  # fmt: skip
+_CALL = re.compile(r"(?:(\w{1,20}): )?(\d{1,19}) Bytes -> Algo (\w{1,20}) proto (\w{1,20})( channel\{Lo\.\.Hi\})?")
 
 
 @dataclass(frozen=True)
