@@ -32,6 +32,8 @@ _NAMES: Mapping[str, str] = {
 }
 _PROTOCOLS: Mapping[str, str] = {protocol.casefold(): protocol for protocol in PROTOCOLS}
 
+_TELLING = ("|", "Bytes ->", "nRanks", "nranks", "Pattern", "coll channels", "NCCL version")
+
 MAX_TABLES, MAX_WRITERS, MAX_CALLS = 256, 10_000, 10_000
 _LONGEST = 4096
 
@@ -158,7 +160,7 @@ def read_tuning_log(path: Path | str) -> TuningLog:
 
 def _read_line(reading: _Reading, line: Line) -> None:
     text = line.text
-    if "|" not in text and "NCCL" not in text and "Bytes ->" not in text:
+    if not any(word in text for word in _TELLING):  # quickly, as of most lines
         return
     mark = _MARK.search(text[:_LONGEST])
     writer = text[: mark.start()].strip() if mark else label(text)
