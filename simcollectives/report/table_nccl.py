@@ -28,10 +28,27 @@ def nccl_blocks(predictions: Sequence[Prediction]) -> list[Block]:
     blocks.append(caption(_MEANING))
     sources = dict.fromkeys(one.model.source for one in predictions)
     blocks.append(caption(f"latencies and bandwidths: {listing(list(sources), 4)}"))
+    blocks += [caption(text) for text in _unavailable(predictions)]
     for one in predictions:
         if one.picks is not None:
             blocks += _picks(one, several=len(predictions) > 1)
     return blocks
+
+
+def _unavailable(predictions: Sequence[Prediction]) -> list[str]:
+    """Why candidates cannot be picked that NCCL has for the collective, and where if not everywhere."""
+    labels: dict[str, dict[str, None]] = {}
+    nodes: dict[str, dict[int, None]] = {}
+    for prediction in predictions:
+        for one in prediction.model.missing:
+            labels.setdefault(one.reason, {})[one.label] = None
+            nodes.setdefault(one.reason, {})[prediction.model.nodes] = None
+    texts = []
+    for reason, some in labels.items():
+        counts = list(nodes[reason])
+        where = f" on {listing([str(count) for count in counts], 8)} {'node' if counts == [1] else 'nodes'}"
+        texts.append(f"no {', '.join(some)}{'' if len(counts) == len(predictions) else where}: {reason}")
+    return texts
 
 
 def nodes_text(prediction: Prediction) -> str:

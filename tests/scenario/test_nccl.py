@@ -200,6 +200,9 @@ def test_table(tmp_path: Path) -> None:
     assert cells["from"][:2] == ["1 KiB", "1.092 MiB"]
     assert cells["to"][:2] == ["1.092 MiB", "1 GiB"]
     assert list(shown.headings.values()) == ["1 node of 8 GPUs", "4 nodes of 8 GPUs"]
+    texts = [str(block) for block in result_blocks(result)]
+    assert "no nvls_tree/Simple on 1 node: nvls_tree is off on one node" in texts
+    assert any(text.startswith("no nvls/Simple on 4 nodes: nvls across nodes needs SHARP") for text in texts)
 
 
 def test_pictures(tmp_path: Path) -> None:

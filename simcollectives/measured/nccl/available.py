@@ -6,6 +6,7 @@ from simcollectives.measured.nccl.constants import (
     MOST_LOCAL_COLLNET,
     MOST_LOCAL_NVLS,
     PATTERN_OF,
+    WITH_ALL_PROTOCOLS,
 )
 
 NEW_GPUS = ("hopper", "blackwell")
@@ -15,7 +16,7 @@ def why_not(collective: str, algorithm: str, protocol: str, graph: NcclGraph, no
     """Return why an algorithm with a protocol cannot be taken; empty where it can."""
     if algorithm not in COLLECTIVE_ALGORITHMS[collective]:
         return f"NCCL has no {algorithm} for {collective}"
-    if algorithm not in ("tree", "ring") and protocol != "Simple":
+    if algorithm not in WITH_ALL_PROTOCOLS and protocol != "Simple":
         return f"{algorithm} has Simple only"
     return (
         _algorithm(collective, algorithm, graph, nodes, gpus_per_node)

@@ -11,6 +11,9 @@ ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_t
 PROTOCOLS = ("LL", "LL128", "Simple")
 """In NCCL's order, which decides between equal times."""
 
+WITH_ALL_PROTOCOLS = ("tree", "ring")
+"""The other algorithms have Simple only."""
+
 COLLECTIVE_ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     "all_reduce": ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree"),
     "all_gather": ("ring", "collnet_direct", "nvls", "pat"),

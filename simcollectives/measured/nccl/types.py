@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from simcollectives.measured.nccl.constants import COLLECTIVE_ALGORITHMS, WITH_ALL_PROTOCOLS
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -55,6 +57,13 @@ class Model:
     def available(self) -> tuple[Candidate, ...]:
         """The candidates that NCCL can take."""
         return tuple(candidate for candidate in self.candidates if candidate.available)
+
+    @property
+    def missing(self) -> tuple[Candidate, ...]:
+        """The candidates that NCCL has for the collective, but cannot take here."""
+        algorithms = COLLECTIVE_ALGORITHMS[self.collective]
+        known = (one for one in self.candidates if one.algorithm in algorithms and not one.available)
+        return tuple(one for one in known if one.protocol == "Simple" or one.algorithm in WITH_ALL_PROTOCOLS)
 
 
 @dataclass(frozen=True)
