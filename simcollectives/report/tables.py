@@ -6,9 +6,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from simcollectives.report.numerics import is_numerics, numerics_blocks
-from simcollectives.report.table_checks import checks_blocks, measured_blocks
+from simcollectives.report.table_checks import checks_blocks
 from simcollectives.report.table_fastest import fastest_blocks
 from simcollectives.report.table_lists import algorithm_tables, machine_tables, model_tables, strategy_tables
+from simcollectives.report.table_measured import measured_blocks
+from simcollectives.report.table_measured_steps import measured_steps_blocks
 from simcollectives.report.table_nccl import nccl_blocks
 from simcollectives.report.table_results import results_blocks
 from simcollectives.report.text import Block, caption, heading, html, make_console, rendered, show
@@ -69,8 +71,7 @@ def result_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block]:
     elif result.rows:
         parts += [results_blocks(result.rows, full=full), fastest_blocks(result.rows)]
     parts.append(nccl_blocks(result.nccl))
-    if result.measured is not None:
-        parts.append(measured_blocks(result.measured))
+    parts += [measured_blocks(result.measured), measured_steps_blocks(result.measured_steps)]
     for text in result.contributions:
         parts.append([heading("Contributions held after each round"), Text(text, no_wrap=True, overflow="ignore")])
     parts.append(checks_blocks(result.checks))

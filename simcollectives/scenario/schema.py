@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 
 from simcollectives.engines import DTYPES, ENGINES
 from simcollectives.measured import SHIPPED
+from simcollectives.measured.spread import RANGES, STATISTICS
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.scenario.keys import (
     ANY_SECONDS,
@@ -19,6 +20,7 @@ from simcollectives.scenario.keys import (
     METRICS,
     OPTION_PATTERN,
     POINT_KEYS,
+    RATIO,
     JsonSchema,
     Kind,
 )
@@ -119,6 +121,32 @@ def metric_models(
 
 
 METRIC_MODELS = metric_models(METRICS, SelectorModel, ExpectationModel, "Expect", "one run")
+
+
+class ErrorSelector(PointModel):
+    """Measurements of the scenario: all that have what is named here."""
+
+    algorithm: AlgorithmReference | None = None
+    set: str | None = Field(None, description="One of the measured sets")
+    messages: Literal[tuple(RANGES)] | None = Field(  # type: ignore[valid-type]
+        None, description=", ".join(f"{name}: {where}" for name, where in RANGES.items())
+    )
+
+
+def error_models(
+    selector: type[PointModel], base: type[ExpectationModel], prefix: str, **more: Any
+) -> dict[str, type[ExpectationModel]]:
+    """Return the model of an expectation about each statistic of the errors against measurements."""
+    models: dict[str, type[ExpectationModel]] = {}
+    for statistic in STATISTICS:
+        name = f"{statistic}_error"
+        fields: dict[str, Any] = {name: (selector, ...), **bound_fields(RATIO), **more}
+        about = f"The {statistic} of |predicted / measured - 1| is within a bound."
+        models[name] = create_model(f"{prefix}_{name}", __base__=base, __doc__=about, **fields)
+    return models
+
+
+ERROR_MODELS = error_models(ErrorSelector, ExpectationModel, "Expect")
 
 
 class RatioModel(ExpectationModel):
@@ -229,7 +257,7 @@ def _one_sweep(keys: Mapping[str, Kind]) -> JsonSchema:
 
 Sweeps = Annotated[Any, WithJsonSchema(sweep_schema())]
 AnyExpectation: Any = OrderModel | CrossoverModel | RatioModel
-for _model in (*METRIC_MODELS.values(), *NCCL_MODELS.values()):
+for _model in (*METRIC_MODELS.values(), *ERROR_MODELS.values(), *NCCL_MODELS.values()):
     AnyExpectation |= _model
 
 
@@ -272,7 +300,9 @@ class ScenarioModel(Model):
     )
     skipping: bool = Field(True, description="Rounds that repeat may be cut short, to the same time; false plays all")
     expect: list[AnyExpectation] | None = Field(None, description="What must hold")
-    measured: MeasuredModel | None = None
+    measured: MeasuredModel | list[MeasuredModel] | None = Field(
+        None, description="Measured sweeps to lay over the predictions; several, each at a point of its own"
+    )
     nccl: bool | NcclModel | None = Field(None, description="What NCCL would pick, by its own cost model")
     time: str | dict[Literal["loggp"], LogGPModel] | None = Field(
         None,
