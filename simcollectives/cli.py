@@ -191,6 +191,26 @@ def read(
 
 
 @app.command()
+def nccl(
+    machine: Annotated[str, typer.Option(help="A machine of `list machines`.")],
+    nodes: Annotated[
+        list[int] | None, typer.Option(min=1, help="Nodes of it; may be repeated; 1, if left out.")
+    ] = None,
+    collective: Annotated[str, typer.Option(help="The collective.")] = "all_reduce",
+    tuning: Annotated[
+        Path | None, typer.Option(metavar="LOG", help="A log of NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING: it counts.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write JSON and plots.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which algorithm and protocol NCCL would pick, by its own cost model, and from which message on another."""
+    from simcollectives.report.nccl import run_nccl
+
+    say = partial(typer.echo, err=True)
+    run_nccl(machine, nodes or (), collective, tuning, output, as_json=as_json, say=say)
+
+
+@app.command()
 def probe(
     collectives: Annotated[str | None, typer.Option(help="Names with commas between, all (default), or none.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 (default), bfloat16, ..; commas between.")] = None,

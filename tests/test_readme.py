@@ -49,7 +49,7 @@ def test_output_is_what_run_prints(marker: str, file: str) -> None:
 def test_python_examples_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(examples) == 2
+    assert len(examples) == 3
     for code in examples:
         exec(code, {})
         printed = re.search(r"print\(.*\)  # (.*)", code)

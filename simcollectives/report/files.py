@@ -68,7 +68,7 @@ def write_outputs(result: ScenarioResult, directory: str | os.PathLike[str]) -> 
     if result.interrupted and not result.rows:
         return []
     folder = Path(directory) / file_stem(Path(result.scenario.file).stem)
-    _make_folder(folder)
+    make_folder(folder)
     written = [
         write_whole(folder / "rows.csv", rows_csv(result.rows).encode()),
         write_whole(folder / "result.json", json_text(scenario_json(result)).encode()),
@@ -89,7 +89,7 @@ def prepare_folder(scenario_file: str, directory: str | os.PathLike[str]) -> Non
     from simcollectives.report.plots import file_stem
 
     folder = Path(directory) / file_stem(Path(scenario_file).stem)
-    _make_folder(folder)
+    make_folder(folder)
     write_whole(folder / ".try", b"").unlink(missing_ok=True)
 
 
@@ -130,7 +130,12 @@ def check_writable(path: Path) -> None:
         raise _cannot_write(path, error) from error
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it.
+
+    Raises:
+        InputError: it cannot be made.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -16,6 +16,7 @@ from simcollectives.report.numerics import is_numerics, numerics_figures, numeri
 from simcollectives.report.plot_bars import bar_height, draw_bytes, draw_bytes_per_rank, draw_parts, largest_point
 from simcollectives.report.plot_curves import curves_heading, draw_curves, finish_curves
 from simcollectives.report.plot_measured import draw_fitted, draw_measured, draw_several, fitted_text
+from simcollectives.report.plot_nccl import nccl_figures
 from simcollectives.report.plot_timeline import draw_timeline, rank_count, timeline_height
 from simcollectives.report.rows import Row, point_text, rows_of
 from simcollectives.report.style import GREY, TEXT_SIZE, legend_below, log_limits, new_figure, root_figure, set_heading
@@ -97,6 +98,7 @@ def figures(result: Any) -> Iterator[tuple[str, "Figure"]]:
     yield "bytes", root_figure(_plot_bars(rows, title, "bytes", None))
     if measured:
         yield "measured", root_figure(_plot_measured(measured, title, None))
+    yield from nccl_figures(getattr(result, "nccl", ()), title)
     stems: dict[str, int] = {}
     for number, (label, _) in enumerate(getattr(result, "timelines", ())):
         stem = f"timeline_{file_stem(label)}"

@@ -12,9 +12,17 @@ from simcollectives.scenario.context import Context
 from simcollectives.scenario.keys import NUMBER
 from simcollectives.scenario.load_crossover import load_crossover
 from simcollectives.scenario.load_errors import load_error
+from simcollectives.scenario.load_nccl import load_nccl_expectation
 from simcollectives.scenario.load_points import BaseNamer
 from simcollectives.scenario.places import Path, flow_text, shown
-from simcollectives.scenario.schema import ERROR_MODELS, METRIC_MODELS, CrossoverModel, OrderModel, RatioModel
+from simcollectives.scenario.schema import (
+    ERROR_MODELS,
+    METRIC_MODELS,
+    NCCL_MODELS,
+    CrossoverModel,
+    OrderModel,
+    RatioModel,
+)
 from simcollectives.scenario.types import (
     EMPTY,
     Expectation,
@@ -34,7 +42,14 @@ class Language:
 
 
 COLLECTIVE_LANGUAGE = Language(
-    {"crossover": CrossoverModel, "ratio": RatioModel, "order": OrderModel, **METRIC_MODELS, **ERROR_MODELS},
+    {
+        "crossover": CrossoverModel,
+        "ratio": RatioModel,
+        "order": OrderModel,
+        **METRIC_MODELS,
+        **ERROR_MODELS,
+        **NCCL_MODELS,
+    },
     "write {seconds: {algorithm: ring, message: 4 KiB}, equals: 70.02 us, rel: 0.1%}",
 )
 SUBJECTS = tuple(COLLECTIVE_LANGUAGE.models)
@@ -145,6 +160,7 @@ _LOADERS: Mapping[str, _Loader] = {
     "crossover": load_crossover,
     "ratio": _ratio,
     "order": _order,
+    **dict.fromkeys(NCCL_MODELS, load_nccl_expectation),
     **dict.fromkeys(ERROR_MODELS, load_error),
 }
 

@@ -24,6 +24,7 @@ from simcollectives.scenario.types import (
     ClusterSettings,
     CollectiveSettings,
     Measurement,
+    NcclSettings,
     Point,
     Selector,
     Sweep,
@@ -258,6 +259,7 @@ class Namer(BaseNamer):
 
     fits: Fits | None
     collective: CollectiveSettings = field(kw_only=True)
+    nccl: NcclSettings | None = None
 
     @property
     def names(self) -> str:

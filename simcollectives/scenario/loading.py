@@ -18,6 +18,7 @@ from simcollectives.scenario.load_conditions import load_conditions, load_time
 from simcollectives.scenario.load_expect import load_expectations
 from simcollectives.scenario.load_extras import load_contributions, load_timelines
 from simcollectives.scenario.load_measured import load_measured
+from simcollectives.scenario.load_nccl import with_nccl
 from simcollectives.scenario.load_points import Namer
 from simcollectives.scenario.load_sweeps import load_sweeps
 from simcollectives.scenario.numerics.loading import load_numerics_scenario
@@ -143,6 +144,7 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
     measured = load_measured(context, data["measured"], namer) if "measured" in data else ()
     if namer is not None:
         namer = replace(namer, measured=measured)
+    namer = with_nccl(context, data["nccl"], namer) if "nccl" in data else namer
     expectations = load_expectations(context, data["expect"], namer) if "expect" in data else ()
     timelines = load_timelines(context, data["timeline"], namer) if "timeline" in data else ()
     contributions = load_contributions(context, data["contributions"], namer) if "contributions" in data else None
@@ -159,6 +161,7 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
         verify=verify,
         expectations=expectations,
         measured=measured or (),
+        nccl=namer.nccl,
         timelines=timelines,
         contributions=contributions,
         conditions=conditions,

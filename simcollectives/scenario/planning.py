@@ -17,6 +17,7 @@ from simcollectives.scenario.types import (
     ErrorExpectation,
     Expectation,
     MetricExpectation,
+    NcclExpectation,
     OrderExpectation,
     Point,
     RatioExpectation,
@@ -90,7 +91,7 @@ def selectors_of(expectation: Expectation) -> tuple[Selector, ...]:
         return (expectation.first, expectation.second)
     if isinstance(expectation, OrderExpectation):
         return expectation.selectors
-    if isinstance(expectation, ErrorExpectation):
+    if isinstance(expectation, ErrorExpectation | NcclExpectation):
         return ()
     raise TypeError(f"{type(expectation).__name__} is no expectation")
 

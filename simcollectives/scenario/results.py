@@ -6,6 +6,7 @@ from typing import Any
 
 from simcollectives.engines import Timeline
 from simcollectives.errors import Problem
+from simcollectives.measured.nccl import Prediction, prediction_json
 from simcollectives.scenario.measured import MeasuredComparison, MeasuredStepComparison
 from simcollectives.scenario.training.types import AnyScenario
 from simcollectives.scenario.types import Point
@@ -136,7 +137,7 @@ class ScenarioResult:
     are pairs of a label and a timeline, ``contributions`` are texts, ``measured`` and
     ``measured_steps`` are measurements beside predictions. ``steps`` are the training steps of the rows, one
     each, ``drawn`` those drawn stream by stream, ``advice`` what sweeps of options say, ``comparisons`` which strategy
-    to choose at each point.
+    to choose at each point, ``nccl`` what NCCL would pick, for every number of nodes and GPUs.
     ``interrupted`` tells that the rows and checks are only those finished. ``problems`` are runs that could not be
     made, which leaves the others without checks.
     """
@@ -156,6 +157,7 @@ class ScenarioResult:
     drawn: tuple[PlayedStep, ...] = ()
     advice: tuple[SweepAdvice, ...] = ()
     comparisons: tuple[PointComparison, ...] = ()
+    nccl: tuple[Prediction, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -171,4 +173,5 @@ class ScenarioResult:
             "checks": [check.to_json() for check in self.checks],
             "warnings": list(self.warnings),
             "comparisons": [one.to_json() for one in self.comparisons],
+            "nccl": [prediction_json(one) for one in self.nccl],
         }

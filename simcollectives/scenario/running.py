@@ -12,6 +12,7 @@ from simcollectives.scenario.evaluation import Evaluator
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import point_text
 from simcollectives.scenario.measured import MeasuredComparison
+from simcollectives.scenario.nccl import check_nccl, predict_nccl
 from simcollectives.scenario.numerics.running import run_numerics_scenario
 from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.planning import Plan, plan_scenario
@@ -20,7 +21,7 @@ from simcollectives.scenario.results import ROW_KEYS, Check, Row, ScenarioResult
 from simcollectives.scenario.training.planning import StepPlan
 from simcollectives.scenario.training.running import run_training
 from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
-from simcollectives.scenario.types import MeasuredSettings, Scenario, Selector
+from simcollectives.scenario.types import MeasuredSettings, NcclExpectation, Scenario, Selector
 
 
 @dataclass
@@ -94,8 +95,14 @@ def _collect(evaluator: Evaluator, collected: _Collected, finish_item: Callable[
         of = f"{one.label} to {one.sweep.name}" if len(compared) > 1 else one.label
         collected.warnings += [f"fit of {of}: {text}" for text in one.fit.warnings]
     for expectation in scenario.expectations:
-        collected.checks.append(check_expectation(evaluator, expectation, compared))
+        if isinstance(expectation, NcclExpectation) and scenario.nccl is not None:
+            collected.checks.append(check_nccl(scenario, scenario.nccl, expectation))
+        else:
+            collected.checks.append(check_expectation(evaluator, expectation, compared))
         finish_item()
+    if scenario.nccl is not None:
+        collected.extras["nccl"] = predict_nccl(scenario, scenario.nccl)
+        collected.warnings += [] if scenario.nccl.log is None else scenario.nccl.log.warnings
     if scenario.contributions is not None:
         collected.extras["contributions"] = (_contributions(scenario, scenario.contributions),)
     timelines = []

@@ -14,9 +14,19 @@ from simcollectives.engines import DTYPES, ENGINES
 from simcollectives.measured import SHIPPED
 from simcollectives.measured.spread import RANGES, STATISTICS
 from simcollectives.metrics import COLLECTIVES
-from simcollectives.scenario.keys import KEY_PATTERNS, METRICS, OPTION_PATTERN, POINT_KEYS, RATIO, JsonSchema, Kind
+from simcollectives.scenario.keys import (
+    ANY_SECONDS,
+    KEY_PATTERNS,
+    METRICS,
+    OPTION_PATTERN,
+    POINT_KEYS,
+    RATIO,
+    JsonSchema,
+    Kind,
+)
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema_cluster import AnyCluster
+from simcollectives.scenario.schema_nccl import Label, NcclModel
 from simcollectives.scenario.schema_values import (
     AlgorithmReference,
     Bytes,
@@ -176,6 +186,28 @@ class CrossoverModel(ExpectationModel):
     abs: Scalar | None = None
 
 
+class NcclSelectorModel(PointModel):
+    """A point; and a candidate, if not the one that NCCL picks there."""
+
+    candidate: Label | None = None
+
+
+class NcclChoiceModel(ExpectationModel):
+    """What NCCL picks at a point."""
+
+    nccl_choice: PointModel
+    equals: Label
+
+
+_FIELDS: dict[str, Any] = {"nccl_seconds": (NcclSelectorModel, ...), **bound_fields(ANY_SECONDS)}
+NCCL_MODELS: Mapping[str, type[ExpectationModel]] = {
+    "nccl_choice": NcclChoiceModel,
+    "nccl_seconds": create_model(
+        "Expect_nccl_seconds", __base__=ExpectationModel, __doc__="NCCL's own time is within a bound.", **_FIELDS
+    ),
+}
+
+
 class MeasuredModel(PointModel):
     """A measured sweep laid over the predictions, and the fit of one link to it."""
 
@@ -225,7 +257,7 @@ def _one_sweep(keys: Mapping[str, Kind]) -> JsonSchema:
 
 Sweeps = Annotated[Any, WithJsonSchema(sweep_schema())]
 AnyExpectation: Any = OrderModel | CrossoverModel | RatioModel
-for _model in (*METRIC_MODELS.values(), *ERROR_MODELS.values()):
+for _model in (*METRIC_MODELS.values(), *ERROR_MODELS.values(), *NCCL_MODELS.values()):
     AnyExpectation |= _model
 
 
@@ -271,6 +303,7 @@ class ScenarioModel(Model):
     measured: MeasuredModel | list[MeasuredModel] | None = Field(
         None, description="Measured sweeps to lay over the predictions; several, each at a point of its own"
     )
+    nccl: bool | NcclModel | None = Field(None, description="What NCCL would pick, by its own cost model")
     time: str | dict[Literal["loggp"], LogGPModel] | None = Field(
         None,
         description="What a time means: default, one_port, loggp",

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
-from simcollectives.cluster import Change, Device, Level, Link, RankOrder
+from simcollectives.cluster import Change, Device, Level, Link, NcclGraph, RankOrder
 from simcollectives.engines import DEFAULT, IDEAL, Conditions, TimeModel
 from simcollectives.measured import MeasuredSweep
+from simcollectives.measured.nccl import TuningLog
 
 Point = Mapping[str, Any]
 EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -167,6 +168,29 @@ class CrossoverExpectation(Expectation):
 
 
 @dataclass(frozen=True)
+class NcclExpectation(Expectation):
+    """Something about NCCL's choice at a point, in nodes of so many GPUs: what it is, or its time within a bound.
+
+    ``candidate`` is what is to be picked, where there is no ``bound``; else what is timed, None for what is picked.
+    """
+
+    point: Point
+    message_bytes: int
+    candidate: str | None
+    bound: Bound | None = None
+
+
+@dataclass(frozen=True)
+class NcclSettings:
+    """What ``nccl:`` says: what NCCL finds in a node, what it may pick, and the log whose figures count, if any."""
+
+    graph: NcclGraph
+    algorithms: tuple[str, ...]
+    protocols: tuple[str, ...]
+    log: TuningLog | None
+
+
+@dataclass(frozen=True)
 class ErrorExpectation(Expectation):
     """A statistic of the errors of predictions of ``metric`` is within a bound.
 
@@ -246,6 +270,7 @@ class Scenario:
     verify: Verify = "auto"
     expectations: tuple[Expectation, ...] = ()
     measured: tuple[MeasuredSettings, ...] = ()
+    nccl: NcclSettings | None = None
     timelines: tuple[Selector, ...] = ()
     contributions: Selector | None = None
     conditions: Conditions = IDEAL
