@@ -199,6 +199,9 @@ CASES = {
     scenario("measured: {file: one.csv, algorithm: ring}"): [
         "$.measured (line 4): 1 measured point is left; a fit needs 3: measure more messages"
     ],
+    scenario("measured: {file: wrong.csv, algorithm: ring}"): [
+        f'$.measured.file (line 4): wrong.csv: time_us (line {line}): "x" is no time' for line in (9, 10)
+    ],
     scenario("measured: {file: three.csv, algorithm: ring, devices: 1}"): [
         "$.measured (line 4): one rank moves nothing, so that no time is predicted; name a point of 2 ranks or more"
     ],
@@ -220,6 +223,8 @@ CASES = {
 @pytest.mark.parametrize("text", [pytest.param(text, id=places[0][:60]) for text, places in CASES.items()])
 def test_each_problem_has_place_line_rule_and_remedy(text: str, refuse: Refuser, tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("set,size_bytes,time_us,place\nmine,8,1,out\n")
+    rows = "".join(f"mine,{2**line},{'x' if line >= 9 else 1},out\n" for line in range(2, 11))
+    (tmp_path / "wrong.csv").write_text(f"set,size_bytes,time_us,place\n{rows}")
     (tmp_path / "three.csv").write_text("set,size_bytes,time_us,place\nmine,8,1,out\nmine,16,1,out\nmine,32,1,out\n")
     found = refuse(text)
     expected = CASES[text]

@@ -95,6 +95,12 @@ def test_collectives_that_only_one_side_has_are_said(load: Loader, tmp_path: Pat
     assert "predicted without a measured one alike: 1 x all_reduce of " in text
 
 
+def test_a_trace_of_other_ranks_is_refused(load: Loader, tmp_path: Path, trace: dict[str, Any]) -> None:
+    (tmp_path / "trace.json").write_text(json.dumps(trace | {"distributedInfo": {"world_size": 1}}))
+    with pytest.raises(InputError, match="the trace is of 1 rank, the cluster has 8 there"):
+        load(training(DDP, "measured: {file: trace.json}", cluster=NODES))
+
+
 GIVEN = """\
 measured:
 - {strategy: ddp, devices: 2, step_seconds: 100 us, tokens_per_second: 2.56e6, source: a log}

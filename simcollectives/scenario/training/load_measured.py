@@ -119,9 +119,11 @@ def _check_ranks(context: Context, path: Path, step: MeasuredStep, namer: Traini
     if namer.cluster is None:
         return
     simulated = build_cluster(namer.cluster, selector.point).world_size
-    most = max((one.group_size or 0 for one in step.collectives), default=0)
-    if step.world_size not in (None, simulated) or most > simulated:
-        ran = f"the trace is of {max(step.world_size or 0, most)} ranks, the cluster has {simulated} there"
+    ranks = step.world_size
+    if ranks in (None, simulated):
+        ranks = max([simulated, *(one.group_size or 0 for one in step.collectives)])
+    if ranks != simulated:
+        ran = f"the trace is of {counted(ranks or 0, 'rank')}, the cluster has {simulated} there"
         context.add((*path, "file"), f"{ran}; write the point of the trace, such as nodes: 4, or change the cluster")
 
 
