@@ -8,6 +8,7 @@ from pathlib import Path
 from simcollectives.errors import InputError, show_value, suggestion
 from simcollectives.measured import sweep as csv_sweeps
 from simcollectives.measured.logs.alone import refuse_alone
+from simcollectives.measured.logs.bar_table import looks_like_bar_table, read_bar_tables
 from simcollectives.measured.logs.kineto import read_kineto
 from simcollectives.measured.logs.nccl_json import read_nccl_json
 from simcollectives.measured.logs.nccl_text import looks_like_nccl_text, read_nccl_text
@@ -72,6 +73,7 @@ FORMATS: tuple[Format, ...] = (
     Format("rccl-tests CSV", _lines(read_rccl_csv), lambda head: looks_like_rccl_csv(_first_line(head))),
     Format("nccl-tests or rccl-tests log", _lines(read_nccl_text), in_line=looks_like_nccl_text),
     Format("OSU micro-benchmarks log", _lines(read_osu_text), in_line=looks_like_osu_text),
+    Format("table of hccl_test or all_reduce_bench", _lines(read_bar_tables), in_line=looks_like_bar_table),
 )
 """Every format, in the order in which they are tried; the CSV of this project is read by ``measured.sweep``."""
 
