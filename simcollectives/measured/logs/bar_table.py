@@ -49,8 +49,11 @@ def _columns(text: str) -> dict[str, int]:
     if "|" not in text:
         return {}
     cells = _cells(text)
-    places = {name: next((at for at, cell in enumerate(cells) if one.match(cell)), -1) for name, one in _COLUMNS.items()}
-    found = {name: at for name, at in places.items() if at >= 0}
+    found: dict[str, int] = {}
+    for at, cell in enumerate(cells):
+        for name, pattern in _COLUMNS.items():
+            if pattern.match(cell):
+                found.setdefault(name, at)
     return found if "size" in found and "algbw" in found and ({"time", "busbw"} & set(found)) else {}
 
 

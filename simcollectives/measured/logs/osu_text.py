@@ -13,8 +13,11 @@ from simcollectives.measured.logs.streams import Line
 from simcollectives.measured.logs.types import MAX_TABLES, Kind, Sample, Table, Tally
 
 TITLE = re.compile(
-    r"#\s*OSU\s+(?:MPI|[NR]CCL|XCCL|[A-Z]+)[\w\-]*\s+(.{1,80}?)\s+(?:Latency\s+)?Test\b(?:\s+(v[\w.\-]+))?"
+    r"#\s*OSU\s+((?:MPI|[NR]CCL|XCCL|[A-Z]+)[\w\-]*)\s+(.{1,80}?)\s+(?:Latency\s+)?Test\b(?:\s+(v[\w.\-]+))?"
 )
+ON_HOSTS = "none: MPI between CPUs"
+"""In the place of a GPU: titles of tests on GPUs name their library, as ``MPI-CUDA``."""
+
 _HEADER = re.compile(r"#\s*Size\s{2,}(\S.*)")
 _TYPE = re.compile(r"#\s*Datatype:\s*(\w+)")
 _ROW = re.compile(r"[\s#>]*([0-9]{1,19})\s+(\S.*)")
@@ -64,9 +67,10 @@ def read_osu_text(lines: Iterable[Line], tally: Tally) -> list[Table]:
 
 
 def _begin(reader: _Reader, line: int, title: re.Match[str]) -> None:
-    name, version = title.groups()
+    library, name, version = title.groups()
     table = Table(line, collective=name, collective_from="the log", exponent=-6)
     table.per_rank = True
+    table.gpu = ON_HOSTS if library == "MPI" else ""
     table.caveats = [f"OSU micro-benchmarks{f' {version}' if version else ''}, average over the ranks"]
     if len(reader.tables) > MAX_TABLES:
         reader.tables.pop()

@@ -19,6 +19,7 @@ HEAD = 1 << 16
 
 _CHUNK = 1 << 16
 _GZIP = b"\x1f\x8b"
+_LEAST_ZEROS = 3
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -75,14 +76,14 @@ class Source:
 
 
 def _plain(text: str) -> str:
-    """A line without the colours of a terminal, the hard blanks of a web page, and zero bytes.
+    """A line without the colours of a terminal, the hard blanks of a web page, and the zeros of UTF-16.
 
-    Single zeros are those of UTF-16 that a shell added to a file in UTF-8; several are a hole in the file.
+    Those are in every other place where a shell added UTF-16 to a file in UTF-8. Others are damage, and stay.
     """
+    if "\0" in text and _LEAST_ZEROS * text.count("\0") >= len(text):
+        text = text.replace("\0", "")
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
-    if "\0" in text:
-        text = re.sub("\0{2,}", " ", text).replace("\0", "")
     return text.replace("\xa0", " ")
 
 
