@@ -30,9 +30,7 @@ class MalformedError(Exception):
     """The text is no JSON, or ends early; the message says which. What was yielded before it stands."""
 
 
-def json_parts(
-    stream: IO[str], parse_float: Callable[[str], Any] = float, *, by_line: bool = False
-) -> Iterator[Part]:
+def json_parts(stream: IO[str], parse_float: Callable[[str], Any] = float, *, by_line: bool = False) -> Iterator[Part]:
     """The parts of all documents of a stream; ``parse_float`` makes of a text the number that it writes.
 
     With ``by_line``, a document that breaks in its first line ends there, and the next one begins in the next line.
