@@ -203,3 +203,15 @@ class TestTablesWithBars:
         assert points(log) == {1 << 20: pytest.approx(104.8576e-6, rel=1e-4)}
         assert (log.sweeps[0].sweep.collective, log.sweeps[0].sweep.world_size) == ("all_reduce", 16)
         assert sum(skipped(log).values()) == 2
+
+
+def test_a_gather_is_no_broadcast(path: Path) -> None:
+    """Both have a root and no operation; the bus bandwidth of a gather is that of the parts sent."""
+    rows = []
+    for line in made.log(NEW, "broadcast", 8):
+        cells = line.split()
+        if " float " in line:
+            cells[7] = cells[11] = f"{float(cells[6]) * 7 / 8:.2f}"
+        rows.append("  ".join(cells) if " float " in line else line)
+    assert read(path, "\n".join(made.log(NEW, "broadcast", 8))).sweeps[0].sweep.collective == "broadcast"
+    assert read(path, "\n".join(["mpirun gather_perf", *rows])).sweeps[0].sweep.collective is None

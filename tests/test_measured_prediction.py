@@ -114,7 +114,7 @@ def test_held_out_points_are_the_others() -> None:
 
 
 def test_straight_lines_between_the_messages_that_are_kept() -> None:
-    """16 bytes in 2.5 s between 8 in 1 and 32 in 3: the line says 1 + 2 / 3 s; 64 in 3, beyond the last line, is right."""
+    """16 bytes in 2.5 s between 8 in 1 and 32 in 3: the line says 1 + 2 / 3 s; 64 in 3 is right."""
     sweep = replace(load_sweep("mn5_h100_4n4_allreduce_ring"), message_bytes=(8, 16, 32, 64), seconds=(1, 2.5, 3, 3))
     median, largest = lines_between(sweep)
     assert largest == pytest.approx(1 - (1 + 2 / 3) / 2.5)
