@@ -17,6 +17,7 @@ from scipy.optimize import brentq
 
 from simcollectives.cluster import Cluster, Device, Link
 from simcollectives.cluster.unequal import Uplink
+from simcollectives.measured.spread import spreads_by
 from simcollectives.training.catalogue import load_model
 from simcollectives.training.plain import uniform_model
 from simcollectives.training.prepare import prepare_training
@@ -126,10 +127,16 @@ def oumi_rows() -> list[Row]:
 def main(show: Callable[[str], None] = print) -> None:
     """Print the table."""
     show(f"{'':26} {'':48} {'measured':>9} {'predicted':>9} {'error':>7}")
-    for row in (*torchtitan_rows(), *oumi_rows()):
+    rows = [*torchtitan_rows(), *oumi_rows()]
+    for row in rows:
         gap = "calibrated" if row.calibrated else row.gap if abs(row.error) > 0.02 else ""
         figures = f"{row.measured:9.5g} {row.predicted:9.5g} {row.error:+7.1%}"
         show(f"{row.name:26} {f'{row.what}, {row.unit}':48} {figures}  {gap}")
+    predicted = [row for row in rows if not row.calibrated]
+    kinds = ["memory" if row.unit == "GiB" else "rates" for row in predicted]
+    for kind, found in spreads_by([row.error for row in predicted], kinds).items():
+        errors = f"median {found.median:.1%}, 90th percentile {found.p90:.1%}, worst {found.worst:+.1%}"
+        show(f"{found.points} predicted {kind}: {errors} ({predicted[found.worst_at].name})")
 
 
 if __name__ == "__main__":

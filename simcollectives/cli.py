@@ -198,6 +198,55 @@ def read(
     read_and_show(logs, (collective, ranks, log_nodes), output, as_json=as_json, say=say)
 
 
+@app.command()
+def nccl(
+    machine: Annotated[str, typer.Option(help="A machine of `list machines`.")],
+    nodes: Annotated[
+        list[int] | None, typer.Option(min=1, help="Nodes of it; may be repeated; 1, if left out.")
+    ] = None,
+    collective: Annotated[str, typer.Option(help="The collective.")] = "all_reduce",
+    tuning: Annotated[
+        Path | None, typer.Option(metavar="LOG", help="A log of NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING: it counts.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write JSON and plots.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which algorithm and protocol NCCL would pick, by its own cost model, and from which message on another."""
+    from simcollectives.report.nccl import run_nccl
+
+    say = partial(typer.echo, err=True)
+    run_nccl(machine, nodes or (), collective, tuning, output, as_json=as_json, say=say)
+
+
+@app.command()
+def probe(
+    collectives: Annotated[str | None, typer.Option(help="Names with commas between, all (default), or none.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32 (default), bfloat16, ..; commas between.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", help="The smallest message; 1 KiB.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="The largest message; 64 MiB.")] = None,
+    factor: Annotated[str | None, typer.Option(help="From one size to the next; 2.")] = None,
+    ranks: Annotated[str | None, typer.Option(help="Ranks to start here; one a GPU, or 2 on CPUs.")] = None,
+    backend: Annotated[str | None, typer.Option(help="auto (default), nccl or gloo.")] = None,
+    warmup: Annotated[str | None, typer.Option(help="Calls before those that are timed; 5.")] = None,
+    iterations: Annotated[str | None, typer.Option(help="Timed calls of a point, at most; 200.")] = None,
+    seconds_per_point: Annotated[str | None, typer.Option(help="Fewer calls, 5 at least, keep to it; 500 ms.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="How long ranks wait for each other; 2 min.")] = None,
+    matmul: Annotated[bool, typer.Option("--matmul", help="Matrix products, too: what the MFU is of.")] = False,
+    copies: Annotated[bool, typer.Option("--copies", help="Copies between host and device, too.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.csv", help="Write times here, sets.csv beside it.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure collectives with PyTorch (NCCL or gloo): on this machine, or as a rank that torchrun started."""
+    from simcollectives.report.probing import run_probe
+
+    options = {"collectives": collectives, "dtype": dtype, "from": from_, "to": to, "factor": factor, "ranks": ranks}
+    options |= {"backend": backend, "warmup": warmup, "iterations": iterations, "timeout": timeout}
+    options["seconds-per-point"] = seconds_per_point
+    raise typer.Exit(run_probe(options, matmul=matmul, copies=copies, output=output, as_json=as_json))
+
+
 @app.command("list")
 def list_(what: Annotated[str, typer.Argument(metavar="WHAT", help=f"One of {', '.join(Catalogue)}.")]) -> None:
     """List what scenarios can name."""

@@ -227,12 +227,27 @@ def test_the_command_of_the_readme_prints_writes_and_predicts(tmp_path: Path, mo
         "what every call costs",
         "90th percentile",
         "64 ranks on 16 nodes",
+        "64 KiB to 4 MiB",
+        "of this prediction",
     ):
         assert part in out
     assert "all_reduce, ring, 8 nodes (32 ranks on 8 nodes)" in out
     assert err.count("wrote ") == 2
     assert (tmp_path / "cluster.residuals.png").read_bytes().startswith(b"\x89PNG")
     assert "mn5_h100_4n4_allreduce_ring" in (tmp_path / "cluster.yaml").read_text(encoding="utf-8")
+
+
+def test_the_errors_of_predictions_stand_in_json_by_range() -> None:
+    sets = ("aic_h100_sxm_1n2_all_reduce", "aic_h100_sxm_1n4_all_reduce")
+    code, out, _ = invoke(*sets, "--predict", "aic_h100_sxm_1n8_all_reduce", "--json")
+    assert code == 0
+    (prediction,) = json.loads(out)["predictions"]
+    off = [abs(one["seconds"] / one["measured_seconds"] - 1) for one in prediction["points"]]
+    by_range = {one["messages"]: one for one in prediction["errors"]}
+    assert sum(by_range[name]["points"] for name in ("small", "middle", "large")) == len(off)
+    assert by_range[None]["largest"] == pytest.approx(max(off))
+    large = [error for error, one in zip(off, prediction["points"], strict=True) if one["message_bytes"] >= 2**22]
+    assert by_range["large"]["largest"] == pytest.approx(max(large))
 
 
 def test_the_command_in_json() -> None:

@@ -47,9 +47,10 @@ def sum_of_squares(fit: Fit, sweep: MeasuredSweep, alpha: float, bandwidth: floa
 
 
 def test_errors_by_hand() -> None:
-    # |1/2 - 1|, |3/2 - 1|, |4/4 - 1|, |9/8 - 1| = 1/2, 1/2, 0, 1/8: the median is (1/8 + 1/2) / 2
-    assert errors([1, 3, 4, 9], [2, 2, 4, 8], [8, 16, 32, 64]) == Errors(0.3125, 0.5, 8)
-    assert errors([5.0], [4.0], [100]) == Errors(0.25, 0.25, 100)
+    # |1/2 - 1|, |3/2 - 1|, |4/4 - 1|, |9/8 - 1| = 1/2, 1/2, 0, 1/8: the median is (1/8 + 1/2) / 2,
+    # with signs (0 + 1/8) / 2
+    assert errors([1, 3, 4, 9], [2, 2, 4, 8], [8, 16, 32, 64]) == Errors(0.3125, 0.5, 0.5, 8, 0.0625)
+    assert errors([5.0], [4.0], [100]) == Errors(0.25, 0.25, 0.25, 100, 0.25)
 
 
 @pytest.mark.parametrize(

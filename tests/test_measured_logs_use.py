@@ -153,8 +153,7 @@ def test_scenarios_take_any_log(tmp_path: Path, kind: str) -> None:
     put(tmp_path / "run.log", lines)
     scenario = tmp_path / "scenario.yaml"
     scenario.write_text(SCENARIO.format(collective=collective, more=""), encoding="utf-8")
-    measured = run_scenario(load_scenario(scenario)).measured  # type: ignore[arg-type]
-    assert measured is not None
+    (measured,) = run_scenario(load_scenario(scenario)).measured  # type: ignore[arg-type]
     wanted = [8 * size for size in SIZES] if kind in ("osu", "old") else list(SIZES)
     assert list(measured.sweep.message_bytes) == wanted
     # 150 GB/s of algorithm bandwidth on 8 ranks: each message goes 14/8 or 7/8 times over a link.

@@ -20,7 +20,8 @@ from simcollectives.engines import Run, simulate
 from simcollectives.errors import InputError
 from simcollectives.measured import SHIPPED, fit_link, load_sweep
 from simcollectives.report.plots import KINDS, figures, plot
-from simcollectives.report.style import root_figure
+from simcollectives.report.style import COLOURS, root_figure
+from simcollectives.scenario import MeasuredComparison
 from tests.text_boxes import EDGE, text_overlaps
 
 Algorithm = tuple[str, dict[str, Any]]
@@ -90,7 +91,7 @@ def measured_result(name: str, collective: str, cluster: Cluster, level: str) ->
         for size in sweep.message_bytes
         for algorithm in ("ring", "direct")
     ]
-    return result_of(rows, measured=SimpleNamespace(sweep=sweep, fit=fit, label="ring"))
+    return result_of(rows, measured=(MeasuredComparison(sweep, "ring", fit),))
 
 
 def unswept(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -300,13 +301,34 @@ def test_ranks_that_are_not_drawn_are_said() -> None:
 
 def test_measured_figures_state_the_errors() -> None:
     result = RESULTS["measured nodes"]()
-    fit = result.measured.fit
+    fit = result.measured[0].fit
     for stem, figure in figures(result):
         if stem in ("time", "measured"):
             shown = texts_of(figure).replace("\n", " ")
             assert f"median {100 * fit.errors.median:.3g}%" in shown
+            assert f"90th percentile {100 * fit.errors.p90:.3g}%" in shown
             assert f"largest {100 * fit.errors.largest:.3g}%" in shown
             assert "measured: mn5_h100_4n4_allreduce_ring" in shown
+
+
+def test_measured_sweeps_of_several_node_counts_are_told_apart() -> None:
+    compared = []
+    for nodes in (4, 16):
+        sweep = load_sweep(f"mn5_h100_{nodes}n4_allreduce_ring")
+        fit = fit_link("all_reduce", "ring", {}, two_level(nodes, 4), "inter", sweep)
+        compared.append(MeasuredComparison(sweep, "ring", fit))
+    result = result_of(rows_for(FEW, powers(10, 12), [4]), measured=compared)
+    figure = figure_of(plot(result, kind="measured"))
+    shown = texts_of(figure).replace("\n", " ")
+    for nodes, one in zip((4, 16), result.measured, strict=True):
+        errors = one.fit.given_errors
+        assert f"{4 * nodes} ranks on {nodes} nodes: median {100 * errors.median:.3g}%" in shown
+    assert all(where in shown for where in ("below 64 KiB", "64 KiB to 4 MiB", "from 4 MiB", "too slow", "too fast"))
+    upper, lower = figure.axes
+    (line,) = [line for line in lower.lines if line.get_color() == COLOURS[1]]
+    assert np.array(line.get_ydata()).tolist() == pytest.approx([1 + error for error in result.measured[1].relative])
+    marked = [line for line in upper.lines if line.get_linestyle() == "None" and len(line.get_xdata()) > 1]
+    assert [len(line.get_xdata()) for line in marked] == [9, 9]
 
 
 @pytest.fixture

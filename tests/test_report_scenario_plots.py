@@ -81,10 +81,10 @@ def test_the_bound_has_a_kink(tmp_path: Path, kind: str) -> None:
 
 def test_predictions_between_measured_points_are_the_closed_form(tmp_path: Path) -> None:
     result = result_of(tmp_path, MEASURED)
-    assert result.measured is not None
+    (measured,) = result.measured
     axes = plot(result, kind="measured")
     given = Cluster.flat(8, Link(5e-6, 450e9))
-    for prefix, cluster in (("ring, as given", given), ("ring, fitted", result.measured.fit.cluster)):
+    for prefix, cluster in (("ring, as given", given), ("ring, fitted", measured.fit.cluster)):
         (line,) = [line for line in axes.lines if str(line.get_label()).startswith(prefix)]
         points = np.array(line.get_xydata()).tolist()
         assert len(points) > 20

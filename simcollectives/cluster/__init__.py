@@ -3,7 +3,8 @@
 from simcollectives.cluster.calibrated import CalibratedLink, calibrated_links, calibrated_names, load_calibrated
 from simcollectives.cluster.graph import FullMesh, Graph, Torus, Wiring
 from simcollectives.cluster.link import Device, Link, message_seconds
-from simcollectives.cluster.machines import Machine, list_machines, load_machine
+from simcollectives.cluster.machines import Machine, list_machines, load_machine, machine_names
+from simcollectives.cluster.nccl_graph import ChannelGraph, NcclGraph
 from simcollectives.cluster.network import Level, Network, Routes
 from simcollectives.cluster.rank_order import RankOrder
 from simcollectives.cluster.types import Cluster
@@ -12,6 +13,7 @@ from simcollectives.cluster.unequal import Change, Uplink
 __all__ = [
     "CalibratedLink",
     "Change",
+    "ChannelGraph",
     "Cluster",
     "Device",
     "FullMesh",
@@ -19,6 +21,7 @@ __all__ = [
     "Level",
     "Link",
     "Machine",
+    "NcclGraph",
     "Network",
     "RankOrder",
     "Routes",
@@ -30,5 +33,6 @@ __all__ = [
     "list_machines",
     "load_calibrated",
     "load_machine",
+    "machine_names",
     "message_seconds",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from simcollectives.cluster.graph import FullMesh, Graph, Wiring
 from simcollectives.cluster.link import Device, Link
+from simcollectives.cluster.nccl_graph import NcclGraph, read_nccl_graph
 from simcollectives.errors import ClusterError, show_value, suggestion
 from simcollectives.units import parse_bandwidth, parse_bytes, parse_flops_per_second, parse_seconds
 
@@ -19,7 +20,7 @@ class Machine:
     """A type of server: its devices and links, and where each figure comes from.
 
     ``graph`` is what joins the devices in place of a switch, with ``intra`` the link of each pair or lane; ``inter`` is
-    one network card.
+    one network card. ``nccl`` is what NCCL finds in such a node; None where that is not known.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Machine:
     inter: Link
     nics_per_node: int
     graph: Graph | None
+    nccl: NcclGraph | None
     sources: tuple[tuple[str, str], ...]
 
 
@@ -98,6 +100,7 @@ def _read(name: str) -> Machine:
         inter=read_link(inter),
         nics_per_node=data["nics_per_node"]["value"] if "nics_per_node" in data else data["gpus_per_node"]["value"],
         graph=_graph(intra, data["gpus_per_node"]["value"]),
+        nccl=read_nccl_graph(data["nccl"]) if "nccl" in data else None,
         sources=tuple(_sources("", data)),
     )
 

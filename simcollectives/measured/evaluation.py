@@ -12,6 +12,7 @@ import numpy as np
 from simcollectives.measured.models import AUTOMATIC, Fitted, algorithm_of, find_model, runs_on_hosts
 from simcollectives.measured.models.physical import MIN_BYTES
 from simcollectives.measured.models.types import SpreadErrors, share_inside
+from simcollectives.measured.spread import spread
 from simcollectives.measured.sweep import MeasuredSweep, restrict
 
 LEAST_MESSAGES = 16
@@ -54,17 +55,17 @@ class Outcome:
     @property
     def median(self) -> float:
         """The median error."""
-        return float(np.median(self.relative))
+        return spread(self.relative).median
 
     @property
     def p90(self) -> float:
         """The 90th percentile."""
-        return float(np.percentile(self.relative, 90))
+        return spread(self.relative).p90
 
     @property
     def largest(self) -> float:
         """The largest error."""
-        return max(self.relative)
+        return spread(self.relative).largest
 
     @property
     def reached(self) -> bool | None:

@@ -5,7 +5,6 @@ times of a sweep span five decades: squares of seconds would fit the largest mes
 """
 
 import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +16,7 @@ from simcollectives.cluster import Cluster, Link
 from simcollectives.engines.closed_form import require_closed_form
 from simcollectives.engines.job import DTYPES, Job, count_elements, make_job
 from simcollectives.errors import InputError, NoClosedFormError, Problem, show_value
+from simcollectives.measured.spread import relative_errors, spread
 from simcollectives.measured.sweep import MeasuredSweep
 from simcollectives.units import format_bandwidth, format_bytes, format_seconds
 
@@ -38,11 +38,16 @@ _NO_CHANGE = 1e-4
 
 @dataclass(frozen=True)
 class Errors:
-    """Relative errors ``|predicted / measured - 1|``: the median, the largest, and the message (B) it occurs at."""
+    """Sizes of relative errors: median, 90th percentile, the largest, and the message (B) it occurs at.
+
+    ``bias`` is the median with signs: above 0 the prediction is too slow.
+    """
 
     median: float
+    p90: float
     largest: float
     largest_at_bytes: int
+    bias: float
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def errors(predicted: Sequence[float], measured: Sequence[float], message_bytes:
     Raises :class:`InputError` where there are no points, the lengths differ or a measured time is not positive.
 
     >>> errors([1.25, 2.0, 2.0], [1.0, 2.0, 4.0], [8, 16, 32])
-    Errors(median=0.25, largest=0.5, largest_at_bytes=32)
+    Errors(median=0.25, p90=0.45, largest=0.5, largest_at_bytes=32, bias=0.0)
     """
     lengths = {len(predicted), len(measured), len(message_bytes)}
     if len(lengths) > 1 or lengths == {0}:
@@ -89,9 +94,9 @@ def errors(predicted: Sequence[float], measured: Sequence[float], message_bytes:
     for time in measured:
         if not 0 < time < math.inf:
             raise InputError(f"a measured time of {time!r} s has no relative error; it must be positive")
-    relative = [abs(p - m) / m for p, m in zip(predicted, measured, strict=True)]
-    worst = max(range(len(relative)), key=lambda point: relative[point])
-    return Errors(statistics.median(relative), relative[worst], message_bytes[worst])
+    all_of_them = spread(relative_errors(predicted, measured))
+    at_bytes = message_bytes[all_of_them.worst_at]
+    return Errors(all_of_them.median, all_of_them.p90, all_of_them.largest, at_bytes, all_of_them.bias)
 
 
 def fit_link(

@@ -15,9 +15,10 @@ import numpy as np
 
 from simcollectives.errors import InputError, Problem
 from simcollectives.report.fastest import fastest
+from simcollectives.report.json_measured import errors_json, measured_json, step_errors_json, step_json
 from simcollectives.report.rows import Row
 from simcollectives.report.training import traces
-from simcollectives.scenario import MeasuredComparison, Scenario, ScenarioResult
+from simcollectives.scenario import Scenario, ScenarioResult
 from simcollectives.scenario.results import ROW_KEYS
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def write_outputs(result: ScenarioResult, directory: str | os.PathLike[str]) -> 
     if result.interrupted and not result.rows:
         return []
     folder = Path(directory) / file_stem(Path(result.scenario.file).stem)
-    _make_folder(folder)
+    make_folder(folder)
     written = [
         write_whole(folder / "rows.csv", rows_csv(result.rows).encode()),
         write_whole(folder / "result.json", json_text(scenario_json(result)).encode()),
@@ -87,7 +88,7 @@ def prepare_folder(scenario_file: str, directory: str | os.PathLike[str]) -> Non
     from simcollectives.report.plots import file_stem
 
     folder = Path(directory) / file_stem(Path(scenario_file).stem)
-    _make_folder(folder)
+    make_folder(folder)
     write_whole(folder / ".try", b"").unlink(missing_ok=True)
 
 
@@ -112,7 +113,12 @@ def write_whole(path: Path, content: bytes) -> Path:
     return path
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it.
+
+    Raises:
+        InputError: it cannot be made.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -169,12 +175,17 @@ def to_json(results: Sequence[ScenarioResult]) -> dict[str, Any]:
 
 
 def scenario_json(result: ScenarioResult) -> dict[str, Any]:
-    """Return one result as JSON data: the contract's keys; then notes, passed, interrupted, measured and fastest."""
+    """Return one result as JSON data: the contract's keys; then notes, passed, interrupted, what was measured, fastest.
+
+    ``measured`` is the one sweep laid over the predictions; ``measurements`` are all, ``measured_errors`` their errors.
+    """
     extra = {
         "notes": result.notes,
         "passed": None if result.interrupted or result.problems else result.passed,
         "interrupted": result.interrupted,
-        "measured": None if result.measured is None else measured_json(result.measured),
+        "measured": measured_json(result.measured[0]) if len(result.measured) == 1 else None,
+        "measurements": [*map(measured_json, result.measured), *map(step_json, result.measured_steps)],
+        "measured_errors": [*errors_json(result.measured), *step_errors_json(result.measured_steps)],
         "fastest": [_fastest_json(one) for one in fastest(result.rows)] if is_collective(result) else [],
         "contributions": result.contributions,
     }
@@ -184,25 +195,6 @@ def scenario_json(result: ScenarioResult) -> dict[str, Any]:
 
 def _fastest_json(one: Any) -> dict[str, Any]:
     return {**asdict(one), "rest": dict(one.rest)}
-
-
-def measured_json(measured: MeasuredComparison) -> dict[str, Any]:
-    """Return a comparison with measurements as JSON data: SI units, one entry a measured point in ``points``."""
-    sweep, fit = measured.sweep, measured.fit
-    columns = (sweep.message_bytes, sweep.seconds, fit.given_predicted, fit.predicted)
-    names = ("message_bytes", "seconds", "predicted_seconds", "fitted_seconds")
-    return {
-        "set": sweep.name,
-        "source": sweep.source,
-        "measured_algorithm": sweep.algorithm,
-        "label": measured.label,
-        "level": fit.level,
-        "alpha": fit.alpha,
-        "bandwidth": fit.bandwidth,
-        "errors": asdict(fit.given_errors),
-        "fitted_errors": asdict(fit.errors),
-        "points": [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)],
-    }
 
 
 def json_text(data: Any) -> str:

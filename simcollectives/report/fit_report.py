@@ -18,10 +18,13 @@ from simcollectives.measured.groups import fit_all, fit_for
 from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.models import Fitted, Parameter, find_model
 from simcollectives.measured.models.types import share_inside, spread_errors, stacked
+from simcollectives.measured.spread import relative_errors
 from simcollectives.measured.suspects import without_suspects
 from simcollectives.report.files import json_text, png_bytes, write_whole
+from simcollectives.report.json_measured import errors_by_range
 from simcollectives.report.reading import naming_file
 from simcollectives.report.rows import byte_family
+from simcollectives.report.table_errors import ERROR_WORDS, errors_table, ranks_text, signed
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading, make_console, rendered, show
 from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
 
@@ -47,7 +50,7 @@ class Predicted:
         """Predicted over measured, less 1; empty where nothing was measured."""
         if self.measured is None:
             return ()
-        return tuple(p / m - 1 for p, m in zip(self.seconds, self.measured.seconds, strict=True))
+        return relative_errors(self.seconds, self.measured.seconds)
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ def report_blocks(report: FitReport) -> list[Block]:
 
 def fit_blocks(fit: Fitted) -> list[Block]:
     """Parameters with units and intervals, errors and where they occur, and what to know."""
-    counts = ", ".join(_count_text(ranks, nodes) for ranks, nodes in fit.columns.counts)
+    counts = ", ".join(ranks_text(ranks, nodes) for ranks, nodes in fit.columns.counts)
     names = ", ".join(sweep.name for sweep in fit.columns.sweeps)
     assumed = f", as {fit.assumed}" if fit.assumed not in ("", fit.algorithm) else ""
     said = {f"{one.name} {one.remark}" for one in fit.parameters}
@@ -194,10 +197,6 @@ def fit_blocks(fit: Fitted) -> list[Block]:
         Text(f"error: {errors_text(fit)}"),
         *(caption(f"note: {text}") for text in fit.warnings if text not in said),
     ]
-
-
-def _count_text(ranks: int, nodes: int) -> str:
-    return f"{ranks} ranks" if nodes == 1 else f"{ranks} ranks on {nodes} nodes"
 
 
 def errors_text(fit: Fitted) -> str:
@@ -241,16 +240,19 @@ def _prediction_blocks(one: Predicted) -> list[Block]:
     ]
     if one.measured is not None:
         columns.append(Column("measured", [format_seconds(time) for time in one.measured.seconds]))
-        signed = [("+" if ratio > 0 else "") + format_ratio(ratio, _DIGITS) for ratio in one.relative]
-        columns.append(Column("off by", signed))
+        columns.append(Column("off by", [signed(ratio) for ratio in one.relative]))
     if len(set(choice.runner_up)) > 1 or choice.runner_up[0]:
         columns.append(Column("taken to run", list(choice.algorithm), right=False))
         margins = zip(choice.runner_up, choice.margin, strict=True)
         columns.append(
             Column("quicker than", [f"{name} by {format_ratio(ratio, 2)}" for name, ratio in margins], right=False)
         )
-    title = f"Predicted: {one.title} ({_count_text(one.world_size, one.nodes)})"
-    return [heading(title), TextTable(columns), *([] if one.measured is None else [Text(_off_text(one, one.measured))])]
+    title = f"Predicted: {one.title} ({ranks_text(one.world_size, one.nodes)})"
+    if one.measured is None:
+        return [heading(title), TextTable(columns)]
+    where = errors_table([("of this prediction", one.relative, one.message_bytes)])
+    words = caption(ERROR_WORDS)
+    return [heading(title), TextTable(columns), Text(_off_text(one, one.measured)), where, words]
 
 
 def _off_text(one: Predicted, measured: MeasuredSweep) -> str:
@@ -339,6 +341,7 @@ def _prediction_json(one: Predicted) -> dict[str, Any]:
         "world_size": one.world_size,
         "nodes": one.nodes,
         "interval": one.half_width,
+        "errors": errors_by_range({}, one.relative, one.message_bytes) if one.relative else [],
         "points": [
             {
                 "message_bytes": size,

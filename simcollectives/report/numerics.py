@@ -148,15 +148,19 @@ def drift_figure(result: ScenarioResult) -> "Figure":
 
 
 def draw_drift(axes: "Axes", rows: Sequence[Row], metric: str, name: str) -> None:
-    """Draw a difference over steps, a line for each variant, on logarithmic axes; 0 stands at the foot."""
+    """Draw a difference over steps, a line for each variant, on logarithmic axes; 0 stands at the foot.
+
+    Where one step is recorded, the variants stand side by side.
+    """
     dress(axes)
+    steps = sorted({row["step"] for row in rows})
     series: dict[str, list[Row]] = {}
     for row in rows:
         series.setdefault(row["label"], []).append(row)
     for number, (label, found) in enumerate(series.items()):
         style = line_style(number)
         axes.plot(
-            [row["step"] for row in found],
+            [row["step"] if len(steps) > 1 else number for row in found],
             [max(row[metric], _FLOOR) for row in found],
             color=style.color,
             linestyle=style.linestyle,
@@ -166,17 +170,21 @@ def draw_drift(axes: "Axes", rows: Sequence[Row], metric: str, name: str) -> Non
             label=plain(label),
             clip_on=False,
         )
-    axes.set_xscale("log")
     axes.set_yscale("log")
     top = max([_TOP, *(10 * row[metric] for row in rows)])
     axes.set_ylim(_FLOOR / 2, top)
     axes.axhline(2.0**-52, color=GREY, linewidth=0.8, linestyle=":")
     texts: Mapping[float, str] = {_FLOOR: "0", 2.0**-52: "2^-52"}
     set_ticks(axes.yaxis, [_FLOOR, 2.0**-52, 1e-12, 1e-8, 1e-4, 1.0], lambda tick: texts.get(tick, f"{tick:g}"))
-    steps = sorted({row["step"] for row in rows})
+    axes.set_ylabel(name)
+    if len(steps) == 1:
+        axes.set_xlim(-0.5, len(series) - 0.5)
+        set_ticks(axes.xaxis, [], str)
+        axes.set_xlabel(f"step {steps[0]}, the only one recorded")
+        return
+    axes.set_xscale("log")
     set_ticks(axes.xaxis, _spread(steps), lambda tick: f"{tick:g}")
     axes.set_xlim(steps[0] / 1.1, steps[-1] * 1.1)
-    axes.set_ylabel(name)
     axes.set_xlabel("step")
 
 

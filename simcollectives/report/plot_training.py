@@ -34,7 +34,7 @@ Point = tuple[Any, Step]
 Show = Callable[[Any], str]
 
 MAX_BARS = 24
-_PARTS = (
+PARTS_LOOK = (
     ("compute_seconds", "compute", COLOURS[0], ""),
     ("exposed_seconds", "exposed communication", COLOURS[1], "///"),
     ("idle_seconds", "idle", "#cccccc", ""),
@@ -97,7 +97,7 @@ def draw_sweep(axes: "Axes", points: Sequence[Point], show: Show = str, best: An
     axes.grid(False, axis="x")
     places = range(len(points))
     low = [0.0] * len(points)
-    for attribute, name, colour, hatch in _PARTS:
+    for attribute, name, colour, hatch in PARTS_LOOK:
         heights = [float(getattr(step, attribute)) for _, step in points]
         high = [a + b for a, b in zip(low, heights, strict=True)]
         look: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5, "label": name}
@@ -181,7 +181,7 @@ def draw_strategies(axes: "Axes", steps: Sequence[Labelled]) -> None:
     shown = steps[:MAX_BARS]
     parts = [
         (name, colour, hatch, [float(getattr(step, attribute)) for _, step in shown])
-        for attribute, name, colour, hatch in _PARTS
+        for attribute, name, colour, hatch in PARTS_LOOK
     ]
     ends = stack_bars(axes, [label for label, _ in shown], parts)
     axes.set_xlabel("step\nper cent: efficiency, compute over step")

@@ -15,7 +15,8 @@ from simcollectives.report.curves import axis_keys
 from simcollectives.report.numerics import is_numerics, numerics_figures, numerics_plot
 from simcollectives.report.plot_bars import bar_height, draw_bytes, draw_bytes_per_rank, draw_parts, largest_point
 from simcollectives.report.plot_curves import curves_heading, draw_curves, finish_curves
-from simcollectives.report.plot_measured import draw_fitted, draw_measured, fitted_text
+from simcollectives.report.plot_measured import draw_fitted, draw_measured, draw_several, fitted_text
+from simcollectives.report.plot_nccl import nccl_figures
 from simcollectives.report.plot_timeline import draw_timeline, rank_count, timeline_height
 from simcollectives.report.rows import Row, point_text, rows_of
 from simcollectives.report.style import GREY, TEXT_SIZE, legend_below, log_limits, new_figure, root_figure, set_heading
@@ -52,14 +53,14 @@ def plot(result_or_rows: Any, ax: "Axes | None" = None, kind: str = "time") -> "
         return _plot_run(result_or_rows, ax, kind)
     rows = rows_of(result_or_rows)
     title = getattr(getattr(result_or_rows, "scenario", None), "title", None)
-    measured = getattr(result_or_rows, "measured", None)
+    measured = getattr(result_or_rows, "measured", ())
     if kind == "timeline":
         timelines = getattr(result_or_rows, "timelines", ())
         if not timelines:
             raise InputError([Problem("kind", "no timeline was recorded; name a run under timeline: in the scenario")])
         return _plot_timeline(result_or_rows, 0, ax)
     if kind == "measured":
-        if measured is None:
+        if not measured:
             raise InputError([Problem("kind", "there are no measurements; write measured: in the scenario")])
         return _plot_measured(measured, title, ax)
     if kind in ("parts", "bytes"):
@@ -84,19 +85,20 @@ def figures(result: Any) -> Iterator[tuple[str, "Figure"]]:
         return
     rows = rows_of(result)
     title = getattr(getattr(result, "scenario", None), "title", None)
-    measured = getattr(result, "measured", None)
+    measured = getattr(result, "measured", ())
     keys = axis_keys(rows)
     if "message" in keys:
         yield "time", root_figure(_plot_curves(rows, "message", "seconds", title, None, measured))
-        yield "busbw", root_figure(_plot_curves(rows, "message", "busbw", title, None, None))
+        yield "busbw", root_figure(_plot_curves(rows, "message", "busbw", title, None))
     elif not keys:
         yield "time", root_figure(_plot_bars(rows, title, "parts", None))
     for number, key in enumerate(key for key in keys if key != "message"):
         stem = "scaling" if number == 0 else f"scaling_{file_stem(key)}"
-        yield stem, root_figure(_plot_curves(rows, key, "seconds", title, None, None))
+        yield stem, root_figure(_plot_curves(rows, key, "seconds", title, None))
     yield "bytes", root_figure(_plot_bars(rows, title, "bytes", None))
-    if measured is not None:
+    if measured:
         yield "measured", root_figure(_plot_measured(measured, title, None))
+    yield from nccl_figures(getattr(result, "nccl", ()), title)
     stems: dict[str, int] = {}
     for number, (label, _) in enumerate(getattr(result, "timelines", ())):
         stem = f"timeline_{file_stem(label)}"
@@ -135,17 +137,17 @@ def _legend(axes: "Axes", *, own_figure: bool) -> None:
 
 
 def _plot_curves(
-    rows: Sequence[Row], key: str, metric: str, title: str | None, ax: "Axes | None", measured: Any
+    rows: Sequence[Row], key: str, metric: str, title: str | None, ax: "Axes | None", measured: Sequence[Any] = ()
 ) -> "Axes":
     axes = new_figure(_CURVE_HEIGHT).add_subplot() if ax is None else ax
-    with_fit = measured is not None and key == "message" and metric == "seconds"
-    sizes = [measured.fit.errors.largest_at_bytes] if with_fit else []
+    laid = measured[0] if len(measured) == 1 and key == "message" and metric == "seconds" else None
+    sizes = [laid.fit.errors.largest_at_bytes] if laid is not None else []
     drawn, found = draw_curves(axes, rows, key, metric, sizes)
-    if with_fit and drawn.curves:
+    if laid is not None and drawn.curves:
         limits = axes.get_ylim()
-        draw_fitted(axes, measured.sweep, measured.fit, measured.label)
-        drawn = replace(drawn, notes=(*drawn.notes, fitted_text(measured.fit, measured.label, drawn.family)))
-        axes.set_ylim(*log_limits([*limits, *measured.sweep.seconds], pad=0.01))
+        draw_fitted(axes, laid.sweep, laid.fit, laid.label)
+        drawn = replace(drawn, notes=(*drawn.notes, fitted_text(laid.fit, laid.label, drawn.family)))
+        axes.set_ylim(*log_limits([*limits, *laid.sweep.seconds], pad=0.01))
     set_heading(axes, [title, curves_heading(rows, drawn)], own_figure=ax is None)
     if ax is None:
         _legend(axes, own_figure=True)
@@ -183,13 +185,17 @@ def _timeline_axes(
     return _on_axes(ax, title, timeline_height(rank_count(timeline)), draw)
 
 
-def _plot_measured(measured: Any, title: str | None, ax: "Axes | None") -> "Axes":
-    sweep, fit, label = measured.sweep, measured.fit, measured.label
+def _plot_measured(measured: Sequence[Any], title: str | None, ax: "Axes | None") -> "Axes":
+    def draw(axes: "Axes", below: "Axes | None") -> str:
+        if len(measured) > 1:
+            return draw_several(axes, below, measured)
+        return draw_measured(axes, below, measured[0].sweep, measured[0].fit, measured[0].label)
+
     if ax is not None:
-        return _on_axes(ax, title, 0, lambda axes: draw_measured(axes, None, sweep, fit, label))
+        return _on_axes(ax, title, 0, lambda axes: draw(axes, None))
     figure = new_figure(_CURVE_HEIGHT + 1.2)
     axes, below = figure.subplots(2, 1, height_ratios=[2.2, 1])
-    set_heading(axes, [title, draw_measured(axes, below, sweep, fit, label)], own_figure=True)
+    set_heading(axes, [title, draw(axes, below)], own_figure=True)
     _legend(axes, own_figure=True)
     return axes  # type: ignore[no-any-return]
 

@@ -33,7 +33,7 @@ def read_and_show(
         InputError: of the logs that cannot be read, after the others were shown; or nothing can be written.
     """
     if output is not None:
-        _check_output(output, paths)
+        check_output(output, paths)
     gathered = Gathered()
     logs = []
     for path in paths:
@@ -66,7 +66,12 @@ def naming_file(read: Callable[..., Value], file: object, *more: object) -> Valu
         ) from None
 
 
-def _check_output(output: Path, paths: Sequence[Path]) -> None:
+def check_output(output: Path, paths: Sequence[Path] = ()) -> None:
+    """Refuse a file that is none for times, or one of the logs that are read.
+
+    Raises:
+        InputError: it is.
+    """
     if output.suffix.lower() != ".csv" or output.name == "sets.csv":
         raise InputError([Problem("-o", f"{output} is no file for times; write for instance -o measured.csv")])
     if output.resolve() in {path.resolve() for path in paths}:

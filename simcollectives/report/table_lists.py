@@ -10,6 +10,7 @@ from rich.text import Text
 from simcollectives.algorithms import ALGORITHMS, Algorithm
 from simcollectives.cluster import FullMesh, Wiring, calibrated_names, load_calibrated
 from simcollectives.cluster.machines import Machine, list_machines
+from simcollectives.cluster.nccl_graph import SPANS
 from simcollectives.report.text import NOTHING, Column, TextTable, caption, fitted, heading, spaced
 from simcollectives.training.catalogue import NamedModel, list_models
 from simcollectives.training.strategies.table import STRATEGIES
@@ -111,7 +112,28 @@ def _figures(machine: Machine) -> list[tuple[str, str, str]]:
     for level, link in (("intra", machine.intra), ("inter", machine.inter)):
         found.append((f"{level} alpha", format_seconds(link.alpha), f"{level}.alpha"))
         found.append((f"{level} bandwidth", format_bandwidth(link.bandwidth), f"{level}.bandwidth"))
+    return [*found, *_nccl(machine)]
+
+
+def _nccl(machine: Machine) -> list[tuple[str, str, str]]:
+    """What NCCL finds: words, then channels, as many, and the bandwidth of one inside and between nodes."""
+    if machine.nccl is None:
+        return []
+    words = ("gpu", "cpu", "link", "nvswitch", "network_path", "network_latency", "sharp")
+    found = [(f"NCCL {word}", _word_text(getattr(machine.nccl, word)), f"nccl.{word}") for word in words]
+    for span, where in zip(SPANS, ("", ", 2+ nodes"), strict=True):
+        for pattern, one in getattr(machine.nccl, span).items():
+            rate, unit = format_bandwidth(one.intra).split()
+            both = rate if one.intra == one.inter else f"{rate}/{format_bandwidth(one.inter).split()[0]}"
+            value = f"{one.channels} x {both} {unit}"
+            found.append((f"NCCL {pattern}{where}", value, f"nccl.{span}.{pattern}"))
     return found
+
+
+def _word_text(value: str | bool | float) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else format_seconds(value)
 
 
 def _calibrated(machine: Machine) -> list[tuple[str, str, str]]:

@@ -6,9 +6,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from simcollectives.report.numerics import is_numerics, numerics_blocks
-from simcollectives.report.table_checks import checks_blocks, measured_blocks
+from simcollectives.report.table_checks import checks_blocks
 from simcollectives.report.table_fastest import fastest_blocks
 from simcollectives.report.table_lists import algorithm_tables, machine_tables, model_tables, strategy_tables
+from simcollectives.report.table_measured import measured_blocks
+from simcollectives.report.table_measured_steps import measured_steps_blocks
+from simcollectives.report.table_nccl import nccl_blocks
 from simcollectives.report.table_results import results_blocks
 from simcollectives.report.text import Block, caption, heading, html, make_console, rendered, show
 from simcollectives.report.training import training_blocks
@@ -35,7 +38,7 @@ __all__ = [
 
 
 def result_tables(result: ScenarioResult, width: int, *, full: bool = False) -> list[RenderableType]:
-    """Return title, results, fastest algorithms, measurements, contributions and expectations, for ``show``.
+    """Return title, results, fastest, NCCL's choice, measurements, contributions and expectations, for ``show``.
 
     ``width`` is that of the terminal; ``full`` gives details of every row. Warnings are not among them.
     """
@@ -67,8 +70,8 @@ def result_blocks(result: ScenarioResult, *, full: bool = False) -> list[Block]:
         parts.append(numerics_blocks(result, full=full) if result.rows else [])
     elif result.rows:
         parts += [results_blocks(result.rows, full=full), fastest_blocks(result.rows)]
-    if result.measured is not None:
-        parts.append(measured_blocks(result.measured))
+    parts.append(nccl_blocks(result.nccl))
+    parts += [measured_blocks(result.measured), measured_steps_blocks(result.measured_steps)]
     for text in result.contributions:
         parts.append([heading("Contributions held after each round"), Text(text, no_wrap=True, overflow="ignore")])
     parts.append(checks_blocks(result.checks))

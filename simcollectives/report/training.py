@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.report.plot_comparison import comparison_figure
+from simcollectives.report.plot_measured_steps import draw_measured_steps, measured_steps_figure
 from simcollectives.report.plot_memory import draw_memory, memory_figure
 from simcollectives.report.plot_step import draw_step, step_figure
 from simcollectives.report.plot_training import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TRAINING_KINDS = ("time", "efficiency", "timeline", "memory")
+TRAINING_KINDS = ("time", "efficiency", "timeline", "memory", "measured")
 MAX_ROWS, MAX_MEMORY_ROWS = 60, 12
 
 
@@ -117,6 +118,9 @@ def training_figures(result: ScenarioResult) -> Iterator[tuple[str, "Figure"]]:
         heading = f"{title}\n{point}" if point else title
         stem = f"comparison_{file_stem(point)}" if point else "comparison"
         yield stem, comparison_figure(compared.comparison, compared.steps, heading)
+    figure = measured_steps_figure(result.measured_steps, title) if result.measured_steps else None
+    if figure is not None:
+        yield "measured", figure
     several = len(result.drawn) > 1
     for one in result.drawn:
         name = drawn_title(one)
@@ -143,6 +147,8 @@ def training_plot(result: ScenarioResult, ax: "Axes | None", kind: str) -> "Axes
     if kind in ("timeline", "memory") and not result.drawn:
         remedy = "name one under timeline: in the scenario, as in {strategy: ddp}"
         raise InputError([Problem("kind", f"no step is drawn; {remedy}")])
+    if kind == "measured" and not result.measured_steps:
+        raise InputError([Problem("kind", "there are no measurements; write measured: in the scenario")])
     axes = _new_axes(result.scenario.title) if ax is None else ax
     _draw(result, axes, kind)
     if ax is None and axes.get_legend_handles_labels()[1]:
@@ -158,6 +164,8 @@ def _draw(result: ScenarioResult, axes: "Axes", kind: str) -> None:
         draw_step(axes, result.drawn[0].step)
     elif kind == "memory":
         draw_memory(axes, result.drawn[0].step)
+    elif kind == "measured":
+        draw_measured_steps(axes, result.measured_steps)
     elif key is None:
         draw_strategies(axes, _labelled(result))
     elif kind == "time" and len(_series(result, key)) == 1:

@@ -5,10 +5,11 @@
 
 from simcollectives.scenario.json_schema import json_schema
 from simcollectives.scenario.loading import load_scenario
+from simcollectives.scenario.measured import MeasuredComparison, MeasuredStepComparison
 from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.planning import Plan, plan_scenario
 from simcollectives.scenario.progress import Progress, Standing
-from simcollectives.scenario.results import Check, MeasuredComparison, ScenarioResult
+from simcollectives.scenario.results import Check, ScenarioResult
 from simcollectives.scenario.running import run_scenario
 from simcollectives.scenario.training.planning import StepPlan
 from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
@@ -18,6 +19,7 @@ __all__ = [
     "AnyScenario",
     "Check",
     "MeasuredComparison",
+    "MeasuredStepComparison",
     "NumericsScenario",
     "Plan",
     "Progress",

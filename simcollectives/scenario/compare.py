@@ -19,7 +19,7 @@ from simcollectives.scenario.yaml_text import parse_document, read_document
 from simcollectives.training.comparison import COMPARED
 from simcollectives.training.strategies.table import STRATEGIES
 
-_OF_ONE_STRATEGY = ("expect", "timeline")
+_OF_ONE_STRATEGY = ("expect", "timeline", "measured")
 
 
 def read_comparison(path: str | os.PathLike[str], strategies: str | None = None) -> AnyScenario:

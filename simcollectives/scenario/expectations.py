@@ -1,16 +1,20 @@
 """Checking expectations: the value found, the bound it has to satisfy, and both in words."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from simcollectives.errors import counted
+from simcollectives.measured.spread import range_of, spread
 from simcollectives.scenario.crossings import find_crossings, leader
 from simcollectives.scenario.keys import NUMBER, RATIO, Kind, Value, is_option, point_text
+from simcollectives.scenario.measured import PointError
 from simcollectives.scenario.results import Check
 from simcollectives.scenario.types import (
     AlgorithmEntry,
     Bound,
     CrossoverExpectation,
+    ErrorExpectation,
     Expectation,
     MetricExpectation,
     OrderExpectation,
@@ -49,8 +53,16 @@ class Runs(Protocol):
         """Return why a run may lack a metric."""
 
 
-def check_expectation(evaluator: Runs, expectation: Expectation) -> Check:
-    """Evaluate what an expectation is about, and compare.
+class Compared(Protocol):
+    """Something measured beside its prediction."""
+
+    @property
+    def errors(self) -> tuple[PointError, ...]:
+        """The errors of the prediction."""
+
+
+def check_expectation(evaluator: Runs, expectation: Expectation, measured: Sequence[Compared] = ()) -> Check:
+    """Evaluate what an expectation is about, and compare; ``measured`` is what errors are of.
 
     Raises:
         InputError: a run is too large for its engine.
@@ -64,6 +76,8 @@ def check_expectation(evaluator: Runs, expectation: Expectation) -> Check:
         return _order(evaluator, expectation)
     if isinstance(expectation, MetricExpectation):
         return _metric(evaluator, expectation)
+    if isinstance(expectation, ErrorExpectation):
+        return _error(expectation, measured)
     raise TypeError(f"{type(expectation).__name__} is no expectation")
 
 
@@ -138,6 +152,28 @@ def _ratio(evaluator: Runs, expectation: RatioExpectation) -> Check:
     kind = evaluator.metrics[expectation.metric]
     lack = f"not defined ({_or_none(first, kind)} over {_or_none(second, kind)})"
     return _bounded(expectation, subject, value, expectation.bound, NUMBER, lack)
+
+
+def _error(expectation: ErrorExpectation, measured: Sequence[Compared]) -> Check:
+    points = [
+        point
+        for place in expectation.chosen
+        for point in measured[place].errors
+        if point.metric == expectation.metric
+        and (expectation.messages is None or range_of(point.message_bytes or 0) == expectation.messages)
+    ]
+    of = "" if expectation.metric == "seconds" else f" in {expectation.metric}"
+    subject = f"{expectation.statistic} error{of} of {expectation.what}"
+    bound = bound_text(expectation.bound, RATIO)
+    if not points:
+        return _result(expectation, subject, None, False, bound, "not defined: 0 and no value have no error")
+    found = spread([point.relative for point in points])
+    value = float(getattr(found, expectation.statistic))
+    ways = ("slow", "fast") if expectation.metric.endswith("seconds") else ("high", "low")
+    worst = f"{RATIO.format(abs(found.worst), 3)} too {ways[found.worst < 0]}"
+    where = f"of {counted(found.points, 'point')}, the worst {worst} at {points[found.worst_at].where}"
+    text = f"{RATIO.format(value, 3)} ({where})"
+    return _result(expectation, subject, value, satisfies(expectation.bound, value), bound, text)
 
 
 def _or_none(value: Value | None, kind: Kind) -> str:

@@ -11,9 +11,18 @@ from simcollectives.scenario.bounds import BOUND_KEYS, load_bound
 from simcollectives.scenario.context import Context
 from simcollectives.scenario.keys import NUMBER
 from simcollectives.scenario.load_crossover import load_crossover
+from simcollectives.scenario.load_errors import load_error
+from simcollectives.scenario.load_nccl import load_nccl_expectation
 from simcollectives.scenario.load_points import BaseNamer
 from simcollectives.scenario.places import Path, flow_text, shown
-from simcollectives.scenario.schema import METRIC_MODELS, CrossoverModel, OrderModel, RatioModel
+from simcollectives.scenario.schema import (
+    ERROR_MODELS,
+    METRIC_MODELS,
+    NCCL_MODELS,
+    CrossoverModel,
+    OrderModel,
+    RatioModel,
+)
 from simcollectives.scenario.types import (
     EMPTY,
     Expectation,
@@ -33,7 +42,14 @@ class Language:
 
 
 COLLECTIVE_LANGUAGE = Language(
-    {"crossover": CrossoverModel, "ratio": RatioModel, "order": OrderModel, **METRIC_MODELS},
+    {
+        "crossover": CrossoverModel,
+        "ratio": RatioModel,
+        "order": OrderModel,
+        **METRIC_MODELS,
+        **ERROR_MODELS,
+        **NCCL_MODELS,
+    },
     "write {seconds: {algorithm: ring, message: 4 KiB}, equals: 70.02 us, rel: 0.1%}",
 )
 SUBJECTS = tuple(COLLECTIVE_LANGUAGE.models)
@@ -140,7 +156,13 @@ def _selector(
 
 
 _Loader = Callable[[BaseNamer, Path, dict[str, Any], Any, dict[str, Any], Common], Expectation | None]
-_LOADERS: Mapping[str, _Loader] = {"crossover": load_crossover, "ratio": _ratio, "order": _order}
+_LOADERS: Mapping[str, _Loader] = {
+    "crossover": load_crossover,
+    "ratio": _ratio,
+    "order": _order,
+    **dict.fromkeys(NCCL_MODELS, load_nccl_expectation),
+    **dict.fromkeys(ERROR_MODELS, load_error),
+}
 
 
 __all__ = ["SUBJECTS", "load_expectations"]

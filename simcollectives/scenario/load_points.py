@@ -14,6 +14,7 @@ from simcollectives.scenario.context import Context, unknown_key
 from simcollectives.scenario.fits import Fits, Reasons
 from simcollectives.scenario.keys import METRIC_LINKS, METRICS, PERCENTILES, Kind, is_option, value_text
 from simcollectives.scenario.load_collective import whole_message
+from simcollectives.scenario.numbers import number_at
 from simcollectives.scenario.places import Path
 from simcollectives.scenario.point_keys import KeyTable
 from simcollectives.scenario.points import unique
@@ -22,6 +23,8 @@ from simcollectives.scenario.types import (
     AlgorithmEntry,
     ClusterSettings,
     CollectiveSettings,
+    Measurement,
+    NcclSettings,
     Point,
     Selector,
     Sweep,
@@ -40,6 +43,8 @@ class BaseNamer(ABC):
     sweeps: Sequence[Sweep]
     fits: Reasons | None
     all_entries: bool = True
+    measured: Sequence[Measurement] | None = ()
+    """What the scenario measured; None where that section has a problem."""
 
     @property
     def cluster(self) -> ClusterSettings | None:
@@ -88,6 +93,10 @@ class BaseNamer(ABC):
         """Return of what the values of a key are whole multiples, if anything."""
         del key
         return None
+
+    def number(self, point: Point, key: str) -> Any:
+        """Return the number of a key at a point, which names it or leaves it as written; None where there is none."""
+        return point.get(key) if self.cluster is None else number_at(self.cluster, point, key)
 
     def lacks(self, path: Path, point: Point, along: str) -> bool:
         """Whether a point leaves something open that no key gives; a problem if so."""
@@ -236,6 +245,7 @@ class Namer(BaseNamer):
 
     fits: Fits | None
     collective: CollectiveSettings = field(kw_only=True)
+    nccl: NcclSettings | None = None
 
     @property
     def names(self) -> str:

@@ -113,7 +113,7 @@ def _range(
     if how is None:
         return None
     if kind.name == "option" and not kind.whole:
-        context.add(path, "the values of this option are words, which have no range; write a list of them")
+        context.add(path, "the values of this option are no whole numbers, so it has no range; write a list of them")
         return None
     low = context.quantity((*path, "from"), raw["from"], kind.parse)
     high = context.quantity((*path, "to"), raw["to"], kind.parse)

@@ -16,7 +16,9 @@ from simcollectives.scenario.load_cluster import load_cluster
 from simcollectives.scenario.load_collective import load_collective
 from simcollectives.scenario.load_conditions import load_conditions, load_time
 from simcollectives.scenario.load_expect import load_expectations
-from simcollectives.scenario.load_extras import load_contributions, load_measured, load_timelines
+from simcollectives.scenario.load_extras import load_contributions, load_timelines
+from simcollectives.scenario.load_measured import load_measured
+from simcollectives.scenario.load_nccl import with_nccl
 from simcollectives.scenario.load_points import Namer
 from simcollectives.scenario.load_sweeps import load_sweeps
 from simcollectives.scenario.numerics.loading import load_numerics_scenario
@@ -139,8 +141,11 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
     if "measured" in data and not isinstance(time, Default):
         context.add(("measured",), "measurements are compared in the default time; leave time: out")
     namer = _namer(context, data, table, sweeps, (engine, verify, time), conditions)
+    measured = load_measured(context, data["measured"], namer) if "measured" in data else ()
+    if namer is not None:
+        namer = replace(namer, measured=measured)
+    namer = with_nccl(context, data["nccl"], namer) if "nccl" in data else namer
     expectations = load_expectations(context, data["expect"], namer) if "expect" in data else ()
-    measured = load_measured(context, data["measured"], namer) if "measured" in data else None
     timelines = load_timelines(context, data["timeline"], namer) if "timeline" in data else ()
     contributions = load_contributions(context, data["contributions"], namer) if "contributions" in data else None
     if namer is None or namer.cluster is None or texts["title"] is None:
@@ -155,7 +160,8 @@ def _load(context: Context, data: dict[str, Any]) -> Scenario | None:
         engine=engine,
         verify=verify,
         expectations=expectations,
-        measured=measured,
+        measured=measured or (),
+        nccl=namer.nccl,
         timelines=timelines,
         contributions=contributions,
         conditions=conditions,

@@ -60,6 +60,17 @@ def at(settings: Settings, point: Point) -> Settings:
     return settings
 
 
+def number_at(settings: ClusterSettings | Conditions | TimeModel, point: Point, key: str) -> Any:
+    """Return the number of a key at a point, as the point gives it or the settings do; None where there is none."""
+    if key in point:
+        return point[key]
+    way = numbers_of(settings).get(key)
+    found: Any = None if way is None else settings
+    for step in way or ():
+        found = found[step] if isinstance(step, int) else getattr(found, step)
+    return found
+
+
 def _replaced(part: Any, way: Way, number: Any) -> Any:
     first, rest = way[0], way[1:]
     if isinstance(first, int):

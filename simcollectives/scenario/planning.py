@@ -14,8 +14,10 @@ from simcollectives.scenario.numbers import at
 from simcollectives.scenario.types import (
     AlgorithmEntry,
     CrossoverExpectation,
+    ErrorExpectation,
     Expectation,
     MetricExpectation,
+    NcclExpectation,
     OrderExpectation,
     Point,
     RatioExpectation,
@@ -89,6 +91,8 @@ def selectors_of(expectation: Expectation) -> tuple[Selector, ...]:
         return (expectation.first, expectation.second)
     if isinstance(expectation, OrderExpectation):
         return expectation.selectors
+    if isinstance(expectation, ErrorExpectation | NcclExpectation):
+        return ()
     raise TypeError(f"{type(expectation).__name__} is no expectation")
 
 

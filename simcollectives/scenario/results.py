@@ -6,7 +6,8 @@ from typing import Any
 
 from simcollectives.engines import Timeline
 from simcollectives.errors import Problem
-from simcollectives.measured import Fit, MeasuredSweep
+from simcollectives.measured.nccl import Prediction, prediction_json
+from simcollectives.scenario.measured import MeasuredComparison, MeasuredStepComparison
 from simcollectives.scenario.training.types import AnyScenario
 from simcollectives.scenario.types import Point
 from simcollectives.training.advice import Advice
@@ -90,15 +91,6 @@ class Check:
 
 
 @dataclass(frozen=True)
-class MeasuredComparison:
-    """Measured times beside predictions of one algorithm: ``fit`` holds both, before and after fitting the link."""
-
-    sweep: MeasuredSweep
-    label: str
-    fit: Fit
-
-
-@dataclass(frozen=True)
 class PlayedStep:
     """A training step at a point: ``entry`` is the strategy as listed, ``label`` with its options at the point."""
 
@@ -142,9 +134,10 @@ class ScenarioResult:
     """A scenario that was run.
 
     ``rows`` have the keys `ROW_KEYS`, or those of training steps. ``notes`` say which engine ran and why. ``timelines``
-    are pairs of a label and a timeline, ``contributions`` are texts. ``steps`` are the training steps of the rows, one
+    are pairs of a label and a timeline, ``contributions`` are texts, ``measured`` and
+    ``measured_steps`` are measurements beside predictions. ``steps`` are the training steps of the rows, one
     each, ``drawn`` those drawn stream by stream, ``advice`` what sweeps of options say, ``comparisons`` which strategy
-    to choose at each point.
+    to choose at each point, ``nccl`` what NCCL would pick, for every number of nodes and GPUs.
     ``interrupted`` tells that the rows and checks are only those finished. ``problems`` are runs that could not be
     made, which leaves the others without checks.
     """
@@ -155,7 +148,8 @@ class ScenarioResult:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     timelines: tuple[tuple[str, Timeline], ...] = ()
-    measured: MeasuredComparison | None = None
+    measured: tuple[MeasuredComparison, ...] = ()
+    measured_steps: tuple[MeasuredStepComparison, ...] = ()
     contributions: tuple[str, ...] = ()
     interrupted: bool = False
     problems: tuple[Problem, ...] = ()
@@ -163,6 +157,7 @@ class ScenarioResult:
     drawn: tuple[PlayedStep, ...] = ()
     advice: tuple[SweepAdvice, ...] = ()
     comparisons: tuple[PointComparison, ...] = ()
+    nccl: tuple[Prediction, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -178,4 +173,5 @@ class ScenarioResult:
             "checks": [check.to_json() for check in self.checks],
             "warnings": list(self.warnings),
             "comparisons": [one.to_json() for one in self.comparisons],
+            "nccl": [prediction_json(one) for one in self.nccl],
         }

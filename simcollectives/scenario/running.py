@@ -11,15 +11,17 @@ from simcollectives.scenario.build import build_cluster, options_at, planned_run
 from simcollectives.scenario.evaluation import Evaluator
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import point_text
+from simcollectives.scenario.measured import MeasuredComparison
+from simcollectives.scenario.nccl import check_nccl, predict_nccl
 from simcollectives.scenario.numerics.running import run_numerics_scenario
 from simcollectives.scenario.numerics.types import NumericsScenario
 from simcollectives.scenario.planning import Plan, plan_scenario
 from simcollectives.scenario.progress import Progress, Tracker
-from simcollectives.scenario.results import ROW_KEYS, Check, MeasuredComparison, Row, ScenarioResult
+from simcollectives.scenario.results import ROW_KEYS, Check, Row, ScenarioResult
 from simcollectives.scenario.training.planning import StepPlan
 from simcollectives.scenario.training.running import run_training
 from simcollectives.scenario.training.types import AnyScenario, TrainingScenario
-from simcollectives.scenario.types import Scenario, Selector
+from simcollectives.scenario.types import MeasuredSettings, NcclExpectation, Scenario, Selector
 
 
 @dataclass
@@ -86,14 +88,21 @@ def _collect(evaluator: Evaluator, collected: _Collected, finish_item: Callable[
         finish_item()
     if collected.problems:
         return
+    compared = tuple(_compare(scenario, settings) for settings in scenario.measured)
+    collected.extras["measured"] = compared
+    for one in compared:
+        collected.warnings += [f"{one.sweep.name}: {text}" for text in one.sweep.dropped]
+        of = f"{one.label} to {one.sweep.name}" if len(compared) > 1 else one.label
+        collected.warnings += [f"fit of {of}: {text}" for text in one.fit.warnings]
     for expectation in scenario.expectations:
-        collected.checks.append(check_expectation(evaluator, expectation))
+        if isinstance(expectation, NcclExpectation) and scenario.nccl is not None:
+            collected.checks.append(check_nccl(scenario, scenario.nccl, expectation))
+        else:
+            collected.checks.append(check_expectation(evaluator, expectation, compared))
         finish_item()
-    if scenario.measured is not None:
-        comparison = _compare(scenario)
-        collected.extras["measured"] = comparison
-        collected.warnings += [f"{comparison.sweep.name}: {text}" for text in comparison.sweep.dropped]
-        collected.warnings += [f"fit of {comparison.label}: {text}" for text in comparison.fit.warnings]
+    if scenario.nccl is not None:
+        collected.extras["nccl"] = predict_nccl(scenario, scenario.nccl)
+        collected.warnings += [] if scenario.nccl.log is None else scenario.nccl.log.warnings
     if scenario.contributions is not None:
         collected.extras["contributions"] = (_contributions(scenario, scenario.contributions),)
     timelines = []
@@ -113,14 +122,11 @@ def _contributions(scenario: Scenario, selector: Selector) -> str:
     return contributions(scenario.collective.name, selector.entry.name, cluster, options)
 
 
-def _compare(scenario: Scenario) -> MeasuredComparison:
-    settings = scenario.measured
-    if settings is None:
-        raise ValueError("the scenario has no measured sweep")
+def _compare(scenario: Scenario, settings: MeasuredSettings) -> MeasuredComparison:
     collective = scenario.collective
     cluster = build_cluster(scenario.cluster, settings.point)
     options = options_at(collective, settings.entry, settings.point)
     fit = fit_link(
         collective.name, settings.entry.name, options, cluster, settings.level, settings.sweep, collective.dtype
     )
-    return MeasuredComparison(settings.sweep, settings.entry.label, fit)
+    return MeasuredComparison(settings.sweep, settings.entry.label, fit, settings.point)

@@ -12,10 +12,21 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 
 from simcollectives.engines import DTYPES, ENGINES
 from simcollectives.measured import SHIPPED
+from simcollectives.measured.spread import RANGES, STATISTICS
 from simcollectives.metrics import COLLECTIVES
-from simcollectives.scenario.keys import KEY_PATTERNS, METRICS, OPTION_PATTERN, POINT_KEYS, JsonSchema, Kind
+from simcollectives.scenario.keys import (
+    ANY_SECONDS,
+    KEY_PATTERNS,
+    METRICS,
+    OPTION_PATTERN,
+    POINT_KEYS,
+    RATIO,
+    JsonSchema,
+    Kind,
+)
 from simcollectives.scenario.places import shown
 from simcollectives.scenario.schema_cluster import AnyCluster
+from simcollectives.scenario.schema_nccl import Label, NcclModel
 from simcollectives.scenario.schema_values import (
     AlgorithmReference,
     Bytes,
@@ -112,6 +123,32 @@ def metric_models(
 METRIC_MODELS = metric_models(METRICS, SelectorModel, ExpectationModel, "Expect", "one run")
 
 
+class ErrorSelector(PointModel):
+    """Measurements of the scenario: all that have what is named here."""
+
+    algorithm: AlgorithmReference | None = None
+    set: str | None = Field(None, description="One of the measured sets")
+    messages: Literal[tuple(RANGES)] | None = Field(  # type: ignore[valid-type]
+        None, description=", ".join(f"{name}: {where}" for name, where in RANGES.items())
+    )
+
+
+def error_models(
+    selector: type[PointModel], base: type[ExpectationModel], prefix: str, **more: Any
+) -> dict[str, type[ExpectationModel]]:
+    """Return the model of an expectation about each statistic of the errors against measurements."""
+    models: dict[str, type[ExpectationModel]] = {}
+    for statistic in STATISTICS:
+        name = f"{statistic}_error"
+        fields: dict[str, Any] = {name: (selector, ...), **bound_fields(RATIO), **more}
+        about = f"The {statistic} of |predicted / measured - 1| is within a bound."
+        models[name] = create_model(f"{prefix}_{name}", __base__=base, __doc__=about, **fields)
+    return models
+
+
+ERROR_MODELS = error_models(ErrorSelector, ExpectationModel, "Expect")
+
+
 class RatioModel(ExpectationModel):
     """The metric of the first run over that of the second is within a bound."""
 
@@ -147,6 +184,28 @@ class CrossoverModel(ExpectationModel):
     between: Annotated[list[Scalar], Field(min_length=2, max_length=2)] | None = None
     rel: Ratio | None = None
     abs: Scalar | None = None
+
+
+class NcclSelectorModel(PointModel):
+    """A point; and a candidate, if not the one that NCCL picks there."""
+
+    candidate: Label | None = None
+
+
+class NcclChoiceModel(ExpectationModel):
+    """What NCCL picks at a point."""
+
+    nccl_choice: PointModel
+    equals: Label
+
+
+_FIELDS: dict[str, Any] = {"nccl_seconds": (NcclSelectorModel, ...), **bound_fields(ANY_SECONDS)}
+NCCL_MODELS: Mapping[str, type[ExpectationModel]] = {
+    "nccl_choice": NcclChoiceModel,
+    "nccl_seconds": create_model(
+        "Expect_nccl_seconds", __base__=ExpectationModel, __doc__="NCCL's own time is within a bound.", **_FIELDS
+    ),
+}
 
 
 class MeasuredModel(PointModel):
@@ -198,7 +257,7 @@ def _one_sweep(keys: Mapping[str, Kind]) -> JsonSchema:
 
 Sweeps = Annotated[Any, WithJsonSchema(sweep_schema())]
 AnyExpectation: Any = OrderModel | CrossoverModel | RatioModel
-for _model in METRIC_MODELS.values():
+for _model in (*METRIC_MODELS.values(), *ERROR_MODELS.values(), *NCCL_MODELS.values()):
     AnyExpectation |= _model
 
 
@@ -241,7 +300,10 @@ class ScenarioModel(Model):
     )
     skipping: bool = Field(True, description="Rounds that repeat may be cut short, to the same time; false plays all")
     expect: list[AnyExpectation] | None = Field(None, description="What must hold")
-    measured: MeasuredModel | None = None
+    measured: MeasuredModel | list[MeasuredModel] | None = Field(
+        None, description="Measured sweeps to lay over the predictions; several, each at a point of its own"
+    )
+    nccl: bool | NcclModel | None = Field(None, description="What NCCL would pick, by its own cost model")
     time: str | dict[Literal["loggp"], LogGPModel] | None = Field(
         None,
         description="What a time means: default, one_port, loggp",

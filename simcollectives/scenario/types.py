@@ -4,14 +4,15 @@ A *point* is a mapping from keys (``message``, ``devices``, ``link.bandwidth``, 
 what it does not name is as written in the file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
-from simcollectives.cluster import Change, Device, Level, Link, RankOrder
+from simcollectives.cluster import Change, Device, Level, Link, NcclGraph, RankOrder
 from simcollectives.engines import DEFAULT, IDEAL, Conditions, TimeModel
 from simcollectives.measured import MeasuredSweep
+from simcollectives.measured.nccl import TuningLog
 
 Point = Mapping[str, Any]
 EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -167,6 +168,69 @@ class CrossoverExpectation(Expectation):
 
 
 @dataclass(frozen=True)
+class NcclExpectation(Expectation):
+    """Something about NCCL's choice at a point, in nodes of so many GPUs: what it is, or its time within a bound.
+
+    ``candidate`` is what is to be picked, where there is no ``bound``; else what is timed, None for what is picked.
+    """
+
+    point: Point
+    message_bytes: int
+    candidate: str | None
+    bound: Bound | None = None
+
+
+@dataclass(frozen=True)
+class NcclSettings:
+    """What ``nccl:`` says: what NCCL finds in a node, what it may pick, and the log whose figures count, if any."""
+
+    graph: NcclGraph
+    algorithms: tuple[str, ...]
+    protocols: tuple[str, ...]
+    log: TuningLog | None
+
+
+@dataclass(frozen=True)
+class ErrorExpectation(Expectation):
+    """A statistic of the errors of predictions of ``metric`` is within a bound.
+
+    ``chosen`` are the places of the measurements in ``measured:``, ``what`` says them in words, ``messages`` is a range
+    of messages, None for all.
+    """
+
+    statistic: str
+    metric: str
+    chosen: tuple[int, ...]
+    messages: str | None
+    what: str
+    bound: Bound
+
+
+class Measurement(Protocol):
+    """Something measured, at a point of the scenario."""
+
+    @property
+    def entry(self) -> AlgorithmEntry:
+        """Whose predictions it is laid beside."""
+
+    @property
+    def point(self) -> Point:
+        """Where it was measured."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def metrics(self) -> Collection[str]:
+        """What was measured."""
+
+    @property
+    def message_bytes(self) -> Sequence[int]:
+        """At which messages."""
+
+
+@dataclass(frozen=True)
 class MeasuredSettings:
     """A measured sweep to lay over the predictions, the algorithm to fit, where, and which level's link."""
 
@@ -175,6 +239,21 @@ class MeasuredSettings:
     point: Point
     level: str
     line: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the set."""
+        return self.sweep.name
+
+    @property
+    def metrics(self) -> Collection[str]:
+        """Times alone."""
+        return ("seconds",)
+
+    @property
+    def message_bytes(self) -> Sequence[int]:
+        """The messages of the sweep."""
+        return self.sweep.message_bytes
 
 
 @dataclass(frozen=True)
@@ -190,7 +269,8 @@ class Scenario:
     engine: str = "auto"
     verify: Verify = "auto"
     expectations: tuple[Expectation, ...] = ()
-    measured: MeasuredSettings | None = None
+    measured: tuple[MeasuredSettings, ...] = ()
+    nccl: NcclSettings | None = None
     timelines: tuple[Selector, ...] = ()
     contributions: Selector | None = None
     conditions: Conditions = IDEAL

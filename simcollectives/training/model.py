@@ -118,6 +118,11 @@ class Model:
         return any(module.matmul_elements or module.attention_width for module in modules)
 
     @cached_property
+    def has_attention(self) -> bool:
+        """Whether any module is the core of an attention."""
+        return any(module.attention_width for layer in self.layers for module in layer.modules)
+
+    @cached_property
     def elements(self) -> int:
         """Number of parameters, a tied one counted once."""
         return sum(parameter.elements for parameter in self.parameters)

@@ -61,12 +61,22 @@ _CHOICES = (
 
 
 def check_fits(model: Model, workload: Workload) -> None:
-    """Refuse sequences that a model has no positions for.
+    """Refuse what a model has no use or no room for.
 
     Raises:
-        InputError: the sequence is longer than the learned positions.
+        InputError: the sequence is longer than the learned positions, or images are given one; attention is to be
+            recomputed where there is none; all problems at once.
     """
+    problems = []
     longest = model.longest_sequence
     if longest is not None and workload.sequence > longest:
         rule = f"{workload.sequence} tokens; {model.name} has learned positions for {longest}; give at most as many"
-        raise InputError([Problem("sequence", rule)])
+        problems.append(Problem("sequence", rule))
+    if not model.has_sequence and workload.sequence != 1:
+        rule = f"{workload.sequence} tokens; {model.name} takes images, each of which counts as one; leave it out"
+        problems.append(Problem("sequence", rule))
+    if workload.recomputation == "selective" and not model.has_attention:
+        rule = f"selective: {model.name} has no attention to recompute; write none or full"
+        problems.append(Problem("recomputation", rule))
+    if problems:
+        raise InputError(problems)

@@ -13,6 +13,9 @@ FLAT = "cluster: {devices: 8, link: {alpha: 5 us, bandwidth: 450 GB/s}}"
 COLLECTIVE = "collective: {name: all_reduce, message: 1 MiB, algorithms: [ring, tree, {rabenseifner: {order: far}}]}"
 
 
+SWEEP = "{set: h100_1n8_aws_p5_allreduce_auto, algorithm: ring}"
+
+
 def scenario(*lines: str) -> str:
     return "\n".join(["title: A test", FLAT, COLLECTIVE, *lines])
 
@@ -166,6 +169,31 @@ CASES = {
     ],
     scenario("measured: {set: h100_1n8_aws_p5_allreduce_auto, algorithm: ring, level: inter}"): [
         '$.measured.level (line 4): "inter" is no level of this cluster; it has: link'
+    ],
+    scenario("measured: []"): ["$.measured (line 4): an empty list measures nothing; write {set: "],
+    scenario("measured: [ring]"): ['$.measured[0] (line 4): "ring" is not a mapping; write {set: '],
+    scenario(f"measured: [{SWEEP}, {SWEEP}]"): [
+        "$.measured[1] (line 4): the same as $.measured[0]; leave one of them out"
+    ],
+    scenario(f"measured: [{SWEEP}, {{set: h100, algorithm: rung}}]"): [
+        '$.measured[1].algorithm (line 4): "rung" is no algorithm of this scenario',
+        '$.measured[1].set (line 4): "h100" is no shipped set; shipped are: ',
+    ],
+    scenario("expect: [{median_error: {algorithm: ring}, at_most: 10%}]"): [
+        "$.expect[0].median_error (line 4): nothing is measured, so that there are no errors; write measured: in the"
+    ],
+    scenario(f"measured: {SWEEP}\nexpect: [{{median_error: {{devices: 4}}, at_most: 10%}}]"): [
+        "$.expect[0].median_error (line 5): none of what is measured is there; measured: has ring at the point as written"
+    ],
+    scenario(f"measured: {SWEEP}\nexpect: [{{p90_error: {{set: other, messages: tiny}}, at_most: 10}}]"): [
+        '$.expect[0].p90_error.messages (line 5): "tiny" is unknown; known: small, middle, large',
+    ],
+    scenario(f"measured: {SWEEP[:-1]}, min: 8 MiB}}\nexpect: [{{p90_error: {{messages: small}}, at_most: 10%}}]"): [
+        '$.expect[0].p90_error (line 5): no measured message is small, below 64 KiB; take "large"'
+    ],
+    scenario(f"measured: {SWEEP}\nexpect: [{{largest_error: {{message: 8 B}}, at_most: 1%, rel: 1%}}]"): [
+        "$.expect[0].largest_error (line 5): errors are of many messages; take a range: messages: large",
+        "$.expect[0].rel (line 5): a tolerance belongs to equals, not to at_most; leave it out",
     ],
     scenario("measured: {set: h100_1n8_aws_p5_allreduce_auto, algorithm: ring, min: 1 TiB}"): [
         "$.measured (line 4): 0 measured points are left; a fit needs 3 of 8 B to 16 GiB: widen min and max"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +150,14 @@ def test_the_picture(result: ScenarioResult) -> None:
     assert set(below.get_lines()[0].get_ydata()) == {below.get_yticks()[0]}
     with pytest.raises(InputError, match="no plot of kind"):
         plot(result, kind="busbw")
+
+
+def test_variants_stand_side_by_side_where_one_step_is_recorded(result: ScenarioResult) -> None:
+    last = replace(result, rows=tuple(row for row in result.rows if row["step"] == 4))
+    axes = plot(last, kind="drift")
+    drawn = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    assert [list(line.get_xdata()) for line in drawn] == [[0], [1]]
+    assert axes.figure.axes[1].get_xlabel() == "step 4, the only one recorded"
 
 
 def test_files(result: ScenarioResult, tmp_path: Path) -> None:

@@ -214,12 +214,12 @@ def test_timelines_and_contributions(run: Runner) -> None:
 def test_measured_times_are_laid_beside_predictions(run: Runner) -> None:
     text = FLAT + "collective: {name: all_reduce, message: 1 KiB, algorithms: [ring]}\n"
     result = run(text + "measured: {set: h100_1n8_aws_p5_allreduce_auto, algorithm: ring, min: 1 KiB, max: 1 GiB}\n")
-    assert result.measured is not None
-    fit = result.measured.fit
+    (measured,) = result.measured
+    fit = measured.fit
     assert fit.errors.median < fit.given_errors.median
-    assert min(result.measured.sweep.message_bytes) >= 1024
-    assert max(result.measured.sweep.message_bytes) <= 2**30
-    assert len(fit.predicted) == len(result.measured.sweep.seconds)
+    assert min(measured.sweep.message_bytes) >= 1024
+    assert max(measured.sweep.message_bytes) <= 2**30
+    assert len(fit.predicted) == len(measured.sweep.seconds)
 
 
 def test_a_measured_file_is_found_beside_the_scenario(load: Loader, tmp_path: Any) -> None:
@@ -227,6 +227,47 @@ def test_a_measured_file_is_found_beside_the_scenario(load: Loader, tmp_path: An
     (tmp_path / "mine.csv").write_text("set,size_bytes,time_us,place\n" + rows)
     text = FLAT + "collective: {name: all_reduce, message: 1 KiB, algorithms: [ring]}\n"
     result = run_scenario(load(text + "measured: {file: mine.csv, algorithm: ring, devices: 4}\n"))
-    assert result.measured is not None
-    assert result.measured.fit.cluster.world_size == 4
-    assert math.isfinite(result.measured.fit.alpha)
+    (measured,) = result.measured
+    assert measured.fit.cluster.world_size == 4
+    assert math.isfinite(measured.fit.alpha)
+
+
+MINE = "set,size_bytes,time_us,place\n" + "".join(
+    f"{name},{size},{time},out\n"
+    for name, times in (("four", (50, 60, 10_000)), ("eight", (100, 120, 20_000)))
+    for size, time in zip((1000, 100_000, 10_000_000), times, strict=True)
+)
+# A ring of N takes 2 (N - 1) (alpha + (message / N) / bandwidth): with alpha 5 us and 1 GB/s, on 4 ranks 31.5 us,
+# 180 us and 15.03 ms; on 8 ranks 71.75 us, 245 us and 17.57 ms.
+ERRORS = {4: (31.5 / 50 - 1, 180 / 60 - 1, 15030 / 10_000 - 1), 8: (71.75 / 100 - 1, 245 / 120 - 1, 17570 / 20_000 - 1)}
+TWO = """
+measured:
+  - {file: mine.csv, set: four, algorithm: ring, devices: 4}
+  - {file: mine.csv, set: eight, algorithm: ring}
+"""
+
+
+def test_several_sweeps_are_laid_beside_predictions_at_points_of_their_own(load: Loader, tmp_path: Any) -> None:
+    (tmp_path / "mine.csv").write_text(MINE)
+    checks = """
+expect:
+  - {median_error: {devices: 4}, equals: 50.3%, abs: 0.1%}
+  - {median_error: {devices: 8, set: eight}, equals: 28.25%, abs: 0.01%}
+  - {p90_error: {algorithm: ring, messages: middle}, equals: 190.4167%, abs: 0.001%}
+  - {largest_error: {algorithm: ring}, equals: 200%, abs: 1e-9}
+  - {largest_error: {messages: small, devices: 8}, at_most: 28%, because: no}
+"""
+    text = (
+        FLAT.replace("450 GB/s", "1 GB/s")
+        + "collective: {name: all_reduce, dtype: int8, message: 1 kB, algorithms: [ring]}\n"
+    )
+    result = run_scenario(load(text + TWO + checks))
+    assert [one.world_size for one in result.measured] == [4, 8]
+    for one in result.measured:
+        assert one.relative == pytest.approx(ERRORS[one.world_size], rel=1e-9)
+    assert [check.passed for check in result.checks] == [True] * 4 + [False]
+    words = (
+        "largest error of devices: 8, messages below 64 KiB is 28.2% (of 1 point, the worst 28.2% too fast at 1 kB on"
+    )
+    assert words in result.checks[4].message
+    assert result.checks[4].value == pytest.approx(0.2825)

@@ -121,6 +121,10 @@ CASES = {
     training("model: gpt2, strategy: ddp, mfu: 45%", "sweep: {sequence: [1024, 1025]}"): [
         "$.sweep (line 4): at sequence: 1025: 1025 tokens; gpt2 has learned positions for 1024; give at most as many"
     ],
+    training("model: resnet-50, strategy: ddp, sequence: 77, recomputation: selective, mfu: 45%"): [
+        "$.training.recomputation (line 3): selective: resnet-50 has no attention to recompute; write none or full",
+        "$.training.sequence (line 3): 77 tokens; resnet-50 takes images, each of which counts as one; leave it out",
+    ],
     # compute
     unit("mfu: 45%", "mfu: 0"): [f"$.training.mfu (line 3): 0 {SHARE}"],
     unit("mfu: 45%", "mfu: 200%"): [f'$.training.mfu (line 3): "200%" {SHARE}'],
@@ -207,7 +211,7 @@ CASES = {
         '$.sweep["ddp.bucket_cap"] (line 4): bucket_cap is given with ddp in line 3, and swept here; keep one'
     ],
     training(UNIFORM, "sweep: {ddp.no_sync: {from: 0, to: 1, step: 1}}"): [
-        '$.sweep["ddp.no_sync"] (line 4): the values of this option are words, which have no range; write a list of them'
+        '$.sweep["ddp.no_sync"] (line 4): the values of this option are no whole numbers, so it has no range; write a list of them'
     ],
     training(BOTH, "expect:", "  - {step_second: {strategy: ddp}, at_most: 1 s}", "  - {step_seconds: {strategy: zero}, at_most: 1 s}", "  - {mfu: {strategy: ddp}, equals: 30 s, abs: 1%}", "  - {step_seconds: {}, at_most: 1 s}", "  - {peak_bytes: {strategy: ddp}, at_most: 80}", "  - {crossover: [ddp, all_reduce_once], along: recomputation, at_most: 4}", "  - {overlap: {strategy: ddp}}"): [
         '$.expect[0].step_second (line 5): unknown key; did you mean "step_seconds"?',

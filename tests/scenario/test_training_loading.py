@@ -31,7 +31,7 @@ training:
   gradients: float16
   optimizer: {name: momentum, master: true, gradient_copy: true}
   layer_seconds: {block: {forward: 1 ms, backward: 2 ms}, layers.1: {forward: 3 ms, backward: 4 ms}}
-  recomputation: selective
+  recomputation: full
   attention_kernel: eager
   attention_flops: causal
   step: 3
@@ -65,7 +65,7 @@ def test_every_key_is_read(load: Any) -> None:
     assert settings.mfu is None
     assert settings.layer_seconds == {"layers.0": (1e-3, 2e-3), "layers.1": (3e-3, 4e-3)}
     assert (settings.recomputation, settings.attention_kernel, settings.attention_flops) == (
-        "selective", "eager", "causal",
+        "full", "eager", "causal",
     )  # fmt: skip
     assert settings.iteration == 2
     assert settings.slow == {3: 1.2}

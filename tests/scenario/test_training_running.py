@@ -81,7 +81,7 @@ SWEEPS = {
     "nodes: [1, 2, 5], gpus_per_node: [1, 3]": NODES,
     "inter.bandwidth: {from: 1 GB/s, to: 400 GB/s, factor: 3}": NODES,
     "leaf.oversubscription: [1, 2, 4]": LEAF,
-    "recomputation: [none, selective, full]": FLAT,
+    "recomputation: [none, full]": FLAT,
 }
 
 

@@ -9,7 +9,7 @@ Format: pytorch/kineto, libkineto/src/output_json.cpp.
 import re
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import IO, Any
 
@@ -143,10 +143,19 @@ def _results(reader: _Reader) -> tuple[list[Table], tuple[MeasuredStep, ...]]:
         reader.tally.warn("no ProfilerStep is marked: everything is taken as one step; call profiler.step() after each")
     rank = _rank(reader, chosen)
     steps = measured_steps(mine.compute, mine.others, mine.kernels, marks, reader.launches, rank)
+    steps = tuple(replace(step, world_size=_world_size(reader, step)) for step in steps)
     for step in steps:
         if any(collective.bytes is None for collective in step.collectives):
             reader.tally.warn("some collectives have no sizes: PyTorch before 2.2 does not write them")
     return _tables(reader, mine, str(reader.gpus.get(chosen) or next(iter(reader.gpus.values()), ""))), steps
+
+
+def _world_size(reader: _Reader, step: MeasuredStep) -> int | None:
+    """The ranks that the trace states, else those of the default group."""
+    stated = reader.distributed.get("world_size")
+    if isinstance(stated, int) and not isinstance(stated, bool) and stated >= 1:
+        return stated
+    return next((one.group_size for one in step.collectives if one.group == "world"), None)
 
 
 def _rank(reader: _Reader, process: Any) -> int | None:

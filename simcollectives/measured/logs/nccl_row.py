@@ -1,7 +1,8 @@
 """One line of a table of nccl-tests or rccl-tests: where its columns are, and the samples of one row.
 
 A row is ``size count type [redop] [root]``, then one or two halves of ``time algbw busbw [check]`` and perhaps four
-columns of single iterations. Whatever stands before the first ``size count type`` of a line is a prefix of a launcher.
+columns of single iterations, or one of their spread. Whatever stands before the first ``size count type`` of a line is
+a prefix of a launcher.
 """
 
 import math
@@ -93,7 +94,7 @@ def layout_of(header: str, above: str) -> Layout:
     if times < 2:
         places = ("in",) if "in-place" in above and "out-of-place" not in above else ("out",)
     check: Check = "wrong" if "#wrong" in words else "error" if {"error", "res"} & set(words) else ""
-    columns = 8 if "i_min" in words else 4 if check else 3
+    columns = (8 if "i_min" in words else 4 if check else 3) + ("spread" in words)
     return Layout(places, columns, "root" in words, check, stated=True)
 
 

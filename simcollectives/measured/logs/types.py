@@ -188,7 +188,7 @@ class MeasuredStep:
     """A training step of one rank, in the quantities of a simulated one.
 
     step_seconds = compute_seconds + exposed_seconds + idle_seconds. ``waiting_seconds`` is None where a trace does not
-    say when other ranks came.
+    say when other ranks came, ``world_size`` where it does not say how many ranks there are.
     """
 
     name: str
@@ -200,6 +200,7 @@ class MeasuredStep:
     waiting_seconds: float | None
     idle_seconds: float
     collectives: tuple[MeasuredCollective, ...]
+    world_size: int | None = None
 
     @property
     def overlap(self) -> float | None:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,8 +17,14 @@ _SETS = (
 )
 
 
-def timings_csv(sweeps: Sequence[MeasuredSweep]) -> str:
+Cells = Mapping[tuple[str, int, str], str]
+"""Cells of one column, by set, size (B) and place."""
+
+
+def timings_csv(sweeps: Sequence[MeasuredSweep], more: Mapping[str, Cells] | None = None) -> str:
     """A line for every point of sweeps that name their collective and ranks; times keep all their digits.
+
+    ``more`` are further columns by their name; readers pass them over.
 
     Raises:
         InputError: a sweep does not name them, or two have one name and place.
@@ -26,7 +32,8 @@ def timings_csv(sweeps: Sequence[MeasuredSweep]) -> str:
     _check(sweeps)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_TIMINGS)
+    columns = more or {}
+    writer.writerow([*_TIMINGS, *columns])
     for sweep in sweeps:
         for size, seconds in zip(sweep.message_bytes, sweep.seconds, strict=True):
             rates = (
@@ -34,7 +41,8 @@ def timings_csv(sweeps: Sequence[MeasuredSweep]) -> str:
                 busbw(sweep.collective or "", sweep.world_size or 1, size, seconds) or 0.0,
             )
             time = format(Decimal(repr(seconds)).scaleb(6).normalize(), "f")
-            writer.writerow([sweep.name, size, time, *(f"{rate / 1e9:.3f}" for rate in rates), sweep.place])
+            own = [column.get((sweep.name, size, sweep.place), "") for column in columns.values()]
+            writer.writerow([sweep.name, size, time, *(f"{rate / 1e9:.3f}" for rate in rates), sweep.place, *own])
     return text.getvalue()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simcollectives.errors import InputError, listing
+from simcollectives.measured.spread import relative_errors, spread
 from simcollectives.measured.sweep import MeasuredSweep
 from simcollectives.units import format_bytes, format_ratio
 
@@ -178,15 +179,15 @@ def stacked(sweeps: Sequence[MeasuredSweep], min_bytes: float = 0) -> Columns:
 
 def spread_errors(predicted: FloatArray, columns: Columns) -> SpreadErrors:
     """Relative errors of predictions at the points of columns."""
-    relative = np.abs(predicted / columns.seconds - 1)
-    worst = int(np.argmax(relative))
+    found = spread(relative_errors(predicted.tolist(), columns.seconds.tolist()))
+    worst = found.worst_at
     return SpreadErrors(
-        float(np.median(relative)),
-        float(np.percentile(relative, 90)),
-        float(relative[worst]),
+        found.median,
+        found.p90,
+        found.largest,
         int(columns.message_bytes[worst]),
         columns.sweeps[int(columns.sweep[worst])].name,
-        len(relative),
+        found.points,
     )
 
 

@@ -21,3 +21,20 @@ TRAINING_METRICS: Mapping[str, Kind] = {
 parameters, gradients and optimizer states, ``unsharded_bytes`` what whole parameters and all-gathers take together.
 ``all_reduce_bytes`` and the like are what the rank that sends most sends in such collectives.
 """
+
+MEASURED_METRICS: Mapping[str, Kind] = {
+    name: TRAINING_METRICS[name]
+    for name in (
+        "step_seconds",
+        "compute_seconds",
+        "communication_seconds",
+        "exposed_seconds",
+        "waiting_seconds",
+        "idle_seconds",
+        "overlap",
+        "efficiency",
+        "tokens_per_second",
+        "peak_bytes",
+    )
+}
+"""What may be measured of a step, in the order of tables. (``mfu`` is a key of points.)"""

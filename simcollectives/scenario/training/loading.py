@@ -12,6 +12,7 @@ from simcollectives.scenario.places import Path, shown
 from simcollectives.scenario.points import sweep_points
 from simcollectives.scenario.training.build import TrainingFits
 from simcollectives.scenario.training.load import load_training
+from simcollectives.scenario.training.load_measured import load_measured_steps
 from simcollectives.scenario.training.naming import TrainingKeyTable, TrainingNamer
 from simcollectives.scenario.training.schema import ALL, STEP_MODELS, StepSelector
 from simcollectives.scenario.training.types import TrainingScenario
@@ -41,6 +42,9 @@ def load_training_scenario(context: Context, data: dict[str, Any]) -> TrainingSc
         namer = TrainingNamer(context, table, sweeps or (), fits, whole, training=training)
         if fits is not None and not _check_points(context, namer, fits):
             namer = replace(namer, fits=None)
+    measured = load_measured_steps(context, data["measured"], namer) if "measured" in data else ()
+    if namer is not None:
+        namer = replace(namer, measured=measured)
     expectations = load_expectations(context, data["expect"], namer, STEP_LANGUAGE) if "expect" in data else ()
     timelines = _timelines(context, data["timeline"], namer) if "timeline" in data else ()
     if training is None or cluster is None or texts["title"] is None:
@@ -54,6 +58,7 @@ def load_training_scenario(context: Context, data: dict[str, Any]) -> TrainingSc
         sweeps=tuple(sweeps or ()),
         expectations=expectations,
         timelines=timelines,
+        measured=measured or (),
         compares="compare" in data,
     )
 

@@ -116,6 +116,10 @@ class TrainingNamer(BaseNamer):
         """Whether the scenario has a value for a key beside the swept ones, if only a default."""
         return key not in TRAINING_KEYS or getattr(self.training, key) is not None
 
+    def number(self, point: Point, key: str) -> Any:
+        """Return the number of a key at a point, which names it or leaves it as written; None where there is none."""
+        return super().number(point, key) if key not in TRAINING_KEYS else point.get(key, getattr(self.training, key))
+
     def lacks(self, path: Path, point: Point, along: str) -> bool:
         """Whether a point has no sequence or mfu; a problem if so."""
         for key, example in (("sequence", "4096"), ("mfu", "45%")):

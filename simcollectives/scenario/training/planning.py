@@ -29,7 +29,7 @@ _PRICED_SIZES = 5
 
 @dataclass(frozen=True)
 class StepPlan:
-    """All steps of a scenario: ``costs`` are the seconds of its rows, checks and drawings, in order."""
+    """All steps of a scenario: ``costs`` are the seconds of its rows, measurements, checks and drawings, in order."""
 
     costs: tuple[float, ...]
     steps: int
@@ -49,9 +49,10 @@ def plan_steps(scenario: TrainingScenario, evaluator: TrainingEvaluator) -> Step
     planner = _Planner(scenario)
     runs = planned_runs(scenario.sweeps, scenario.entries)
     rows = [planner.cost([run]) for run in runs]
+    measured = [planner.cost([(one.entry, one.point)]) for one in scenario.measured]
     checks = [planner.check(one) for one in scenario.expectations]
     drawn = [planner.cost([(one.entry, one.point)], again=True) for one in scenario.timelines]
-    costs = [*rows, *checks, *drawn]
+    costs = [*rows, *measured, *checks, *drawn]
     factor = 1.0
     if sum(costs) > _LITTLE_SECONDS:
         factor = _factor(evaluator, [(planner.step(run[1]), run) for run in runs], _LITTLE_SHARE * sum(costs))

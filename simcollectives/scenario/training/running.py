@@ -5,16 +5,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simcollectives.errors import InputError, Problem
+from simcollectives.measured.step_comparison import PARTS, match_collectives
 from simcollectives.scenario.build import is_free, planned_runs
 from simcollectives.scenario.expectations import check_expectation
 from simcollectives.scenario.keys import is_option, point_text, without_options
+from simcollectives.scenario.measured import MeasuredStepComparison
 from simcollectives.scenario.progress import Progress, Tally
 from simcollectives.scenario.results import Check, PlayedStep, PointComparison, Row, ScenarioResult, SweepAdvice
 from simcollectives.scenario.training.evaluation import TRAINING_ROW_KEYS, TrainingEvaluator
 from simcollectives.scenario.training.planning import StepPlan, plan_steps
-from simcollectives.scenario.training.types import TrainingScenario
+from simcollectives.scenario.training.types import StepMeasurement, TrainingScenario
 from simcollectives.training.advice import advise
 from simcollectives.training.comparison import compare
+from simcollectives.training.step import IssuedCollective
 from simcollectives.training.timeline import StepTimeline
 from simcollectives.units import format_bytes
 
@@ -34,6 +37,7 @@ class _Collected:
     checks: list[Check] = field(default_factory=list)
     steps: list[PlayedStep] = field(default_factory=list)
     drawn: list[PlayedStep] = field(default_factory=list)
+    measured: list[MeasuredStepComparison] = field(default_factory=list)
     advice: list[SweepAdvice] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     spans: int = 0
@@ -72,17 +76,19 @@ def run_training(
         interrupted = True
     except InputError as error:
         collected.problems += error.problems
+    told = [*_too_large(collected.rows), *(text for one in scenario.measured for text in one.told)]
     unused = () if interrupted or collected.problems else evaluator.unused_choices
     return ScenarioResult(
         scenario=scenario,
         rows=tuple(collected.rows),
         checks=tuple(collected.checks),
-        warnings=(*scenario.training.notes, *evaluator.warnings, *unused, *_too_large(collected.rows)),
+        warnings=tuple(dict.fromkeys([*scenario.training.notes, *evaluator.warnings, *unused, *told])),
         notes=(*filter(None, [scenario.cluster.note]), *evaluator.reasons),
         interrupted=interrupted,
         problems=tuple(dict.fromkeys(collected.problems)),
         steps=tuple(collected.steps),
         drawn=tuple(collected.drawn),
+        measured_steps=tuple(collected.measured),
         advice=tuple(collected.advice),
         comparisons=_comparisons(collected.steps) if scenario.compares else (),
     )
@@ -117,8 +123,11 @@ def _collect(evaluator: TrainingEvaluator, collected: _Collected, finish_item: C
         finish_item()
     if collected.problems:
         return
+    for settings in scenario.measured:
+        collected.measured.append(_beside(evaluator, settings))
+        finish_item()
     for expectation in scenario.expectations:
-        collected.checks.append(check_expectation(evaluator, expectation))
+        collected.checks.append(check_expectation(evaluator, expectation, collected.measured))
         finish_item()
     if len(runs) <= MAX_DRAWN and not scenario.timelines:
         collected.drawn += collected.steps
@@ -127,6 +136,24 @@ def _collect(evaluator: TrainingEvaluator, collected: _Collected, finish_item: C
         collected.drawn.append(PlayedStep(selector.entry.label, evaluator.label(selector), selector.point, step))
         finish_item()
     collected.advice += _advice(scenario, collected)
+
+
+def _beside(evaluator: TrainingEvaluator, settings: StepMeasurement) -> MeasuredStepComparison:
+    """Lay a measured step beside the simulated one."""
+    values = evaluator.values(settings.entry, settings.point)
+    issued = [IssuedCollective(**one) for one in values["collectives"]]
+    return MeasuredStepComparison(
+        values["label"],
+        settings.point,
+        settings.name,
+        settings.values,
+        {name: values[name] for name in settings.values},
+        values["world_size"],
+        values["step_seconds"],
+        {name: values[name] for name in PARTS},
+        settings.step,
+        () if settings.step is None else match_collectives(settings.step.collectives, issued),
+    )
 
 
 def _comparisons(steps: Sequence[PlayedStep]) -> tuple[PointComparison, ...]:

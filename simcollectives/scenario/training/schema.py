@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, create_model
 
 from simcollectives.errors import listing, suggestion
 from simcollectives.scenario.keys import POINT_KEYS, TRAINING_KEYS
@@ -13,6 +13,7 @@ from simcollectives.scenario.schema import (
     OrderModel,
     PointModel,
     RatioModel,
+    error_models,
     metric_models,
     point_properties,
     sweep_schema,
@@ -29,9 +30,10 @@ from simcollectives.scenario.schema_values import (
     Share,
     Size,
     custom_error,
+    reader,
     reference_reader,
 )
-from simcollectives.scenario.training.keys import TRAINING_METRICS
+from simcollectives.scenario.training.keys import MEASURED_METRICS, TRAINING_METRICS
 from simcollectives.training.comparison import COMPARED
 from simcollectives.training.setup import FLOATS, OPTIMIZERS
 from simcollectives.training.workload import AttentionFlops, AttentionKernel, Recomputation
@@ -241,12 +243,46 @@ class StepExpectation(ExpectationModel):
     model_config = _POINTS
 
 
+class StepErrorSelector(PointModel):
+    """Measured steps of the scenario: all that have what is named here."""
+
+    model_config = _POINTS
+
+    strategy: StrategyReference | None = None
+
+
+_OF = (Literal[tuple(MEASURED_METRICS)], Field("step_seconds", description="What was measured"))
+STEP_ERROR_MODELS = error_models(StepErrorSelector, StepExpectation, "Expect_step", of=_OF)
+
 STEP_MODELS: dict[str, type[ExpectationModel]] = {
     "crossover": StepCrossover,
     "ratio": StepRatio,
     "order": StepOrder,
     **metric_models(TRAINING_METRICS, StepSelector, StepExpectation, "Expect_step", "one step"),
+    **STEP_ERROR_MODELS,
 }
+
+
+_METRIC_FIELDS: dict[str, Any] = {
+    name: (Annotated[float, reader(kind), WithJsonSchema(kind.json_schema)] | None, None)
+    for name, kind in MEASURED_METRICS.items()
+}
+
+
+class _MeasuredStepModel(PointModel):
+    """A measured step of a strategy at a point: one of a trace of PyTorch's profiler, or numbers."""
+
+    model_config = _POINTS
+
+    strategy: StrategyReference | None = Field(None, description="May be left out where there is one")
+    file: str | None = Field(
+        None, min_length=1, description="A trace of PyTorch's profiler, plain or gzip, relative to the scenario"
+    )
+    step: str = Field("median", min_length=1, description="The step by its mark, or the one of median length")
+    source: str | None = Field(None, min_length=1, description="Where the numbers are from")
+
+
+StepMeasuredModel: Any = create_model("StepMeasuredModel", __base__=_MeasuredStepModel, **_METRIC_FIELDS)
 
 
 ALL = "all"
@@ -282,3 +318,6 @@ class TrainingFile(Model):
     sweep: TrainingSweeps | None = None
     expect: list[AnyStepExpectation] | None = Field(None, description="What must hold")
     timeline: StepSelector | list[StepSelector] | None = Field(None, description="Steps to draw, stream by stream")
+    measured: StepMeasuredModel | list[StepMeasuredModel] | None = Field(
+        None, description="Measured steps to lay beside predictions, each at a point of its own"
+    )

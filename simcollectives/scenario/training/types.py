@@ -1,11 +1,12 @@
 """A training scenario as data: validated, in SI units, with the line of whatever may later be reported."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simcollectives.engines import Jitter
+from simcollectives.measured.logs import MeasuredStep
 from simcollectives.scenario.numerics.types import NumericsScenario
-from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Expectation, Scenario, Selector, Sweep
+from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Expectation, Point, Scenario, Selector, Sweep
 from simcollectives.training.model import Model
 from simcollectives.training.pricing import Choice
 from simcollectives.training.setup import Optimizer, Precision
@@ -42,6 +43,32 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True)
+class StepMeasurement:
+    """What was measured of a step of a strategy at a point: ``values`` in SI units, by the names of a row's.
+
+    ``step`` is that of a trace, of which ``told`` says what reading it had to say.
+    """
+
+    entry: AlgorithmEntry
+    point: Point
+    name: str
+    values: Mapping[str, float]
+    step: MeasuredStep | None = None
+    told: tuple[str, ...] = ()
+    line: int | None = None
+
+    @property
+    def metrics(self) -> Collection[str]:
+        """What was measured."""
+        return self.values
+
+    @property
+    def message_bytes(self) -> Sequence[int]:
+        """A step has no one message."""
+        return ()
+
+
+@dataclass(frozen=True)
 class TrainingScenario:
     """A validated file with ``training:``; ``compares`` tells that it asks which strategy to choose."""
 
@@ -53,6 +80,7 @@ class TrainingScenario:
     sweeps: tuple[Sweep, ...]
     expectations: tuple[Expectation, ...] = ()
     timelines: tuple[Selector, ...] = ()
+    measured: tuple[StepMeasurement, ...] = ()
     compares: bool = False
 
     @property

@@ -1,0 +1,84 @@
+"""Expectations about errors against measurements: ``median_error``, ``p90_error`` and ``largest_error``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from simcollectives.errors import listing, show_value
+from simcollectives.measured.spread import RANGES, range_of
+from simcollectives.scenario.bounds import load_bound
+from simcollectives.scenario.keys import RATIO, point_text, without_options
+from simcollectives.scenario.load_points import BaseNamer
+from simcollectives.scenario.places import Path
+from simcollectives.scenario.types import ErrorExpectation, Measurement
+
+
+def load_error(
+    namer: BaseNamer,
+    path: Path,
+    raw: dict[str, Any],
+    parsed: Any,
+    shared: dict[str, Any],
+    common: tuple[str, int | None, str | None],
+) -> ErrorExpectation | None:
+    """Return an expectation about the errors of the measurements that it names, or note why there is none."""
+    subject = next(key for key in raw if key.endswith("_error"))
+    here = (*path, subject)
+    bound = load_bound(namer.context, path, parsed, RATIO)
+    selector, written = getattr(parsed, subject), raw[subject]
+    own = list(type(selector).model_fields)
+    if "message" in written or "message" in shared:
+        namer.context.add(here, "errors are of many messages; take a range: messages: large")
+        return None
+    point = namer.point(here, written, own)
+    reference = getattr(selector, namer.names)
+    found = None if reference is None else namer.entry((*here, namer.names), reference)
+    if point is None or namer.measured is None or (reference is not None and found is None):
+        return None
+    point = {**shared, **point, **(found[1] if found is not None else {})}
+    metric = getattr(parsed, "of", "seconds")
+    asked = [getattr(selector, name) if name in own else None for name in ("set", "messages")]
+    entry = None if found is None else found[0]
+    chosen = [
+        place
+        for place, one in enumerate(namer.measured)
+        if (entry is None or one.entry == entry)
+        and all(namer.number(one.point, key) == value for key, value in point.items())
+        and asked[0] in (None, one.name)
+    ]
+    reason = _lacking(namer.measured, chosen, metric, asked[1])
+    if reason is not None:
+        namer.context.add(here, reason)
+    if reason is not None or bound is None:
+        return None
+    having = tuple(place for place in chosen if metric in namer.measured[place].metrics)
+    words = [
+        text
+        for text in ("" if entry is None else entry.label, asked[0] or "", point_text(without_options(point)))
+        if text
+    ]
+    if asked[1] is not None:
+        words.append(f"messages {RANGES[asked[1]]}")
+    return ErrorExpectation(
+        *common, subject.removesuffix("_error"), metric, having, asked[1], ", ".join(words) or "all", bound
+    )
+
+
+def _lacking(measured: Sequence[Measurement], chosen: Sequence[int], metric: str, messages: str | None) -> str | None:
+    """Why there are no errors to speak of, with the remedy."""
+    if not measured:
+        return "nothing is measured, so that there are no errors; write measured: in the scenario"
+    if not chosen:
+        has = listing(
+            [
+                f"{one.entry.label} at {point_text(without_options(one.point)) or 'the point as written'}"
+                for one in measured
+            ]
+        )
+        return f"none of what is measured is there; measured: has {has}"
+    known = list(dict.fromkeys(name for place in chosen for name in measured[place].metrics))
+    if metric not in known:
+        return f"{metric} is not measured there; write of: {' or '.join(known)}"
+    sizes = [size for place in chosen for size in measured[place].message_bytes]
+    if messages is not None and not any(range_of(size) == messages for size in sizes):
+        return f"no measured message is {messages}, {RANGES[messages]}; take {show_value(range_of(sizes[0]))}"
+    return None
