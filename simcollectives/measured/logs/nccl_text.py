@@ -292,7 +292,7 @@ def _take_rest(reader: _Reader, number: int, body: str) -> None:
         if _ELLIPSIS.fullmatch(body):
             reader.tally.warn(f"rows were taken out of the log by hand (line {number})")
             return
-    if _is_broken_row(body):
+    if not reader.table.footers and _is_broken_row(body):
         reader.tally.skip("a line with the rates of a row that is none", number)
 
 
