@@ -5,9 +5,11 @@
 FOLDER holds sets.csv and timings.csv, in the columns of simcollectives/measured/data/README.md; the default is what
 the package ships. Two tables:
 
-1. Held-out messages: every second message of each sweep of 16 or more is held out. Medians over sweeps.
+1. Held-out messages: every second message of each sweep of 16 or more is held out. Medians over sweeps. Below, what
+   the best could be: straight lines through the messages that are kept, and three regimes fitted to all messages.
 2. Held-out counts and machines: the physical model, fitted to sweeps at some node (or GPU) counts, at the largest one;
-   and fitted to one Hopper machine, on the others. Messages of 1 KiB and more, out of place.
+   and fitted to one Hopper machine, on the others. Messages of 1 KiB and more, out of place. "itself", where a goal
+   is missed, is the error that remains when the formula is fitted to the very sweep that it is to predict.
 
 An error is |predicted / measured - 1|. "inside" is the share of points within the interval that the model states.
 """
@@ -28,7 +30,10 @@ from simcollectives.measured.evaluation import (
     Test,
     count_tests,
     held_out,
+    held_out_in_hindsight,
+    in_hindsight,
     is_long,
+    lines_between,
     machine_tests,
     points_of,
     predict,
@@ -73,7 +78,12 @@ def print_held_out(sweeps: Sequence[MeasuredSweep]) -> None:
         fine = " / ".join(medians(outcomes[sweep.name] for sweep in finest)) if finest else "-"
         goal = HELD_OUT_GOALS.get(model.name, "")
         print(f"{model.name:12} {median:>9} {largest:>10} {inside:>9} {fine:>14}  {goal}")
-    print()
+    if not long:
+        return
+    drawn = [percent(float(np.median(one))) for one in zip(*map(lines_between, long), strict=True)]
+    print(f"{'straight lines between':22} {drawn[0]} / {drawn[1]}")
+    best = medians(held_out_in_hindsight(sweep, "piecewise3") for sweep in long)
+    print(f"{'piecewise3, all fitted':22} {' / '.join(best)}\n")
 
 
 def medians(outcomes: Iterable[Outcome]) -> tuple[str, str]:
@@ -109,6 +119,9 @@ def print_predictions(outcomes: Sequence[Outcome]) -> None:
             goal = one.test.goal
             asked = "-" if goal is None else f"{100 * goal.median:.0f} / {100 * goal.p90:.0f}"
             verdict = {None: "", True: "reached", False: "MISSED"}[one.reached]
+            if one.reached is False:
+                best = in_hindsight(one.test)
+                verdict = f"MISSED; itself {percent(best.median)} / {percent(best.p90)}"
             numbers = f"{percent(one.median):>7} {percent(one.p90):>6} {percent(one.largest):>8}"
             print(f"{one.test.title:{width}} {numbers} {percent(one.covered):>7}  {asked:>7}  {verdict}")
         with_goal = [one for one in mine if one.reached is not None]

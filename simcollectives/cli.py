@@ -38,6 +38,9 @@ class Catalogue(StrEnum):
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (SI units) instead of tables.")]
+CollectiveOption = Annotated[str | None, typer.Option(help="The collective, where a log does not say it.")]
+RanksOption = Annotated[int | None, typer.Option(help="The number of ranks, where a log does not say it.")]
+LogNodesOption = Annotated[int | None, typer.Option(help="The number of nodes, where a log does not say it.")]
 FolderOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write rows.csv, result.json and plots here.")
 ]
@@ -126,15 +129,19 @@ def fit(
     nodes: Annotated[list[int] | None, typer.Option(min=1, help="Nodes to predict; may be repeated.")] = None,
     machine: Annotated[str | None, typer.Option(help="Where links come from that no sweep shows.")] = None,
     place: Annotated[str, typer.Option(help="out or in: results of place, or in it.")] = "out",
+    collective: CollectiveOption = None,
+    ranks: RanksOption = None,
+    log_nodes: LogNodesOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.yaml", help="Write a cluster and a residual plot.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fit measured times: parameters, errors, predictions for other node counts, and a cluster for scenarios."""
-    from simcollectives.report.fit_report import run_fit
+    from simcollectives.report.fit_report import Asked, run_fit
 
-    run_fit(measured, model, predict or (), nodes or (), machine, place, output=output, as_json=as_json)
+    asked = Asked(place, collective, ranks, log_nodes)
+    run_fit(measured, model, predict or (), nodes or (), machine, asked, output=output, as_json=as_json)
 
 
 @app.command("import")
@@ -179,15 +186,16 @@ def read(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.csv", help="Write times here, sets.csv beside it.")
     ] = None,
-    collective: Annotated[str | None, typer.Option(help="The collective, where a log does not say it.")] = None,
-    ranks: Annotated[int | None, typer.Option(help="The number of ranks, where a log does not say it.")] = None,
+    collective: CollectiveOption = None,
+    ranks: RanksOption = None,
+    log_nodes: LogNodesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read measurements of nccl-tests, rccl-tests, OSU or PyTorch's profiler: what is there, what was skipped, why."""
     from simcollectives.report.reading import read_and_show
 
     say = partial(typer.echo, err=True)
-    read_and_show(logs, collective, ranks, output, as_json=as_json, say=say)
+    read_and_show(logs, (collective, ranks, log_nodes), output, as_json=as_json, say=say)
 
 
 @app.command()

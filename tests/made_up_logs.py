@@ -142,8 +142,10 @@ def printed_seconds(era: Era, size: int, place: str = "out") -> float:
     return float(f"{text}e-3" if era.milliseconds else f"{text}e-6")
 
 
-def header(era: Era) -> list[str]:
+def header(era: Era, collective: str = "all_reduce") -> list[str]:
     words = list(era.header)
+    if collective in ROOTED and "root" not in words:
+        words.insert(words.index("time"), "root")
     second = words[words.index("time") :]
     rates = "(us)  (GB/s)  (GB/s)"
     units = [] if era.milliseconds else [f"#        (B)    (elements)                     {rates}            {rates}"]
@@ -181,7 +183,7 @@ def log(
         lines += ["#", "# Using devices"]
     if listed:
         lines += devices(era, ranks)
-    lines += ["#", *header(era), *(row(era, collective, size, ranks, **more) for size in sizes)]
+    lines += ["#", *header(era, collective), *(row(era, collective, size, ranks, **more) for size in sizes)]
     return [*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 66.4839 ", "#"]
 
 

@@ -48,8 +48,8 @@ def peak_bytes(run: Callable[[], object]) -> int:
 
 
 MEMORY: dict[str, tuple[Job, str, TimeModel, bool, bool]] = {
-    "event ring": (all_reduce("ring", flat(96)), "event", DEFAULT, False, True),
-    "event direct": (all_reduce("direct", flat(48)), "event", DEFAULT, False, True),
+    "event ring": (all_reduce("ring", flat(64)), "event", DEFAULT, False, True),
+    "event direct": (all_reduce("direct", flat(32)), "event", DEFAULT, False, True),
     "event jitter": (all_reduce("ring", one_card(6), conditions=JITTER), "event", DEFAULT, False, True),
     "event timeline": (all_reduce("ring", flat(32)), "event", DEFAULT, True, True),
     "vectorized ring": (all_reduce("ring", flat(1024)), "vectorized", DEFAULT, False, False),
@@ -62,11 +62,11 @@ MEMORY: dict[str, tuple[Job, str, TimeModel, bool, bool]] = {
         False,
         True,
     ),
-    "lockstep direct": (all_reduce("direct", flat(128)), "lockstep", DEFAULT, False, True),
+    "lockstep direct": (all_reduce("direct", flat(96)), "lockstep", DEFAULT, False, True),
     "closed form direct": (all_reduce("direct", flat(128), 1), "closed_form", DEFAULT, False, True),
-    "one port ring": (all_reduce("ring", flat(48)), "auto", OnePort(), False, True),
+    "one port ring": (all_reduce("ring", flat(32)), "auto", OnePort(), False, True),
     "one port timeline": (all_reduce("ring", flat(32)), "auto", OnePort(), True, True),
-    "loggp ring": (all_reduce("ring", flat(48)), "auto", LogGP(), False, True),
+    "loggp ring": (all_reduce("ring", flat(32)), "auto", LogGP(), False, True),
 }
 
 

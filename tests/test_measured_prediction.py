@@ -8,6 +8,7 @@ one Hopper machine from another 5 / 15, MPI 20 / 40. With every second message h
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +21,10 @@ from simcollectives.measured.evaluation import (
     Test,
     count_tests,
     held_out,
+    held_out_in_hindsight,
+    in_hindsight,
     is_long,
+    lines_between,
     machine_tests,
     points_of,
     predict,
@@ -107,6 +111,21 @@ def test_held_out_points_are_the_others() -> None:
     kept, other = points_of(sweep, 0, 2), points_of(sweep, 1, 2)
     assert sorted((*kept.message_bytes, *other.message_bytes)) == sorted(set(sweep.message_bytes))
     assert set(kept.message_bytes).isdisjoint(other.message_bytes)
+
+
+def test_straight_lines_between_the_messages_that_are_kept() -> None:
+    """16 bytes in 2.5 s between 8 in 1 and 32 in 3: the line says 1 + 2 / 3 s; 64 in 3 is right."""
+    sweep = replace(load_sweep("mn5_h100_4n4_allreduce_ring"), message_bytes=(8, 16, 32, 64), seconds=(1, 2.5, 3, 3))
+    median, largest = lines_between(sweep)
+    assert largest == pytest.approx(1 - (1 + 2 / 3) / 2.5)
+    assert median == pytest.approx(largest / 2)
+
+
+def test_in_hindsight_a_fit_is_nearer() -> None:
+    test = next(one for one in all_tests() if one.title == "p5.48xlarge all_gather automatic 2 -> 8 nodes")
+    assert in_hindsight(test).median < outcome(test.title).median
+    sweep = next(one for one in sweeps_of("aic_a100") if is_long(one))
+    assert held_out_in_hindsight(sweep, "piecewise3").largest < held_out(sweep, "piecewise3").largest
 
 
 def test_failures_are_among_the_tests() -> None:

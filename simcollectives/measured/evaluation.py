@@ -11,7 +11,7 @@ import numpy as np
 
 from simcollectives.measured.models import AUTOMATIC, Fitted, algorithm_of, find_model, runs_on_hosts
 from simcollectives.measured.models.physical import MIN_BYTES
-from simcollectives.measured.models.types import share_inside
+from simcollectives.measured.models.types import SpreadErrors, share_inside
 from simcollectives.measured.spread import spread
 from simcollectives.measured.sweep import MeasuredSweep, restrict
 
@@ -85,6 +85,25 @@ def held_out(sweep: MeasuredSweep, model: str) -> Outcome:
     """A model fitted to the first, third, fifth .. message, at the others."""
     test = Test(sweep.name, "held out", (points_of(sweep, 0, 2),), points_of(sweep, 1, 2), None, False)
     return predict(test, model)
+
+
+def held_out_in_hindsight(sweep: MeasuredSweep, model: str) -> Outcome:
+    """A model fitted to every message, at those that ``held_out`` holds out: what its form can do at best."""
+    test = Test(sweep.name, "held out", (points_of(sweep, 0),), points_of(sweep, 1, 2), None, False)
+    return predict(test, model)
+
+
+def lines_between(sweep: MeasuredSweep) -> tuple[float, float]:
+    """Median and largest error of straight lines through the first, third, fifth .. message, at the others."""
+    kept, others = points_of(sweep, 0, 2), points_of(sweep, 1, 2)
+    drawn = np.interp(others.message_bytes, kept.message_bytes, kept.seconds)
+    relative = np.abs(drawn / np.array(others.seconds) - 1)
+    return float(np.median(relative)), float(relative.max())
+
+
+def in_hindsight(test: Test, model: str = "physical") -> SpreadErrors:
+    """Errors of the formula fitted to the predicted sweep itself: what is more is noise, or another form."""
+    return find_model(model).fit((test.predicted,)).errors
 
 
 def is_long(sweep: MeasuredSweep) -> bool:

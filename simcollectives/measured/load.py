@@ -8,7 +8,7 @@ from pathlib import Path
 from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.measured.logs.formats import PROJECT_CSV, Format, detect, read_as
 from simcollectives.measured.logs.types import ReadLog
-from simcollectives.measured.sweep import PLACES, SHIPPED, MeasuredSweep, is_file, load_all, load_set, wrong_set
+from simcollectives.measured.sweep import PLACES, SHIPPED, MeasuredSweep, is_file, load_set, wrong_set
 
 _PATTERN = "*?["
 
@@ -40,8 +40,16 @@ def load_sweep(
     return _choose(read_as(known, path, collective, ranks), set, place)
 
 
-def load_sweeps(what: str | os.PathLike[str], place: str = "out") -> tuple[MeasuredSweep, ...]:
+def load_sweeps(
+    what: str | os.PathLike[str],
+    place: str = "out",
+    collective: str | None = None,
+    ranks: int | None = None,
+    nodes: int | None = None,
+) -> tuple[MeasuredSweep, ...]:
     """Every sweep of a file, one shipped set, or all shipped sets whose names fit a pattern with ``*``.
+
+    ``collective``, ``ranks`` and ``nodes`` are taken where a file does not say them.
 
     Raises:
         InputError: there is no such set or file, or it has problems; all of them at once.
@@ -54,7 +62,7 @@ def load_sweeps(what: str | os.PathLike[str], place: str = "out") -> tuple[Measu
             raise InputError(f'no shipped set fits "{name}"; a pattern is like aic_h100_sxm_1n*_all_reduce')
         return tuple(load_set(one, place=place) for one in fitting)
     places: dict[str, MeasuredSweep] = {}
-    for sweep in _all_of(path):
+    for sweep in _all_of(path, collective, ranks, nodes):
         if sweep.place == place or sweep.name not in places:
             told = () if sweep.place == place else (f"measured only in place {show_value(sweep.place)}",)
             places[sweep.name] = replace(sweep, dropped=(*told, *sweep.dropped))
@@ -66,9 +74,9 @@ def _is_csv(known: Format | None, path: Path) -> bool:
     return known is PROJECT_CSV or (known is None and path.suffix.lower() == ".csv")
 
 
-def _all_of(path: Path) -> tuple[MeasuredSweep, ...]:
+def _all_of(path: Path, collective: str | None, ranks: int | None, nodes: int | None) -> tuple[MeasuredSweep, ...]:
     known = detect(path)
-    found = load_all(path) if _is_csv(known, path) else read_as(known, path).measured
+    found = read_as(PROJECT_CSV if _is_csv(known, path) else known, path, collective, ranks, nodes).measured
     if not found:
         raise InputError("the file holds steps, but no sweep; give a log of messages of several sizes", str(path))
     return found

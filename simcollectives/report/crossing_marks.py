@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from simcollectives.report.fastest import Crossing
-from simcollectives.report.style import GREY, INK, SMALL_SIZE, plain, root_figure
+from simcollectives.report.style import GREY, INK, SMALL_SIZE, lay_out, plain, root_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +35,7 @@ def mark_crossings(axes: "Axes", crossings: Sequence[Crossing], show: Callable[[
         label="_crossings",
         **CROSSING_STYLE,
     )
-    root_figure(axes).draw_without_rendering()
+    lay_out(root_figure(axes))
     texts = [_label(axes, crossing, show) for crossing in crossings]
     box = axes.get_window_extent()
     sizes = [text.get_window_extent() for text in texts]

@@ -19,6 +19,7 @@ from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.models import Fitted, Parameter, find_model
 from simcollectives.measured.models.types import share_inside, spread_errors, stacked
 from simcollectives.measured.spread import relative_errors
+from simcollectives.measured.suspects import without_suspects
 from simcollectives.report.files import json_text, png_bytes, write_whole
 from simcollectives.report.json_measured import errors_by_range
 from simcollectives.report.reading import naming_file
@@ -28,6 +29,7 @@ from simcollectives.report.text import NOTHING, Block, Column, TextTable, captio
 from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
 
 _DIGITS = 3
+_MOST_OF_ONE_NODE = 8
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,16 @@ class Predicted:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What is taken of files: results of which ``place``, and what they do not say themselves."""
+
+    place: str = "out"
+    collective: str | None = None
+    ranks: int | None = None
+    nodes: int | None = None
+
+
+@dataclass(frozen=True)
 class FitReport:
     """Fits, what they predict, and the cluster."""
 
@@ -67,7 +79,7 @@ def run_fit(
     predict: Sequence[str],
     nodes: Sequence[int],
     machine: str | None,
-    place: str,
+    asked: Asked,
     *,
     output: Path | None,
     as_json: bool,
@@ -77,7 +89,7 @@ def run_fit(
     Raises:
         InputError: as ``make_report`` and ``write_report``.
     """
-    report = make_report(what, model, predict, nodes, machine, place)
+    report = make_report(what, model, predict, nodes, machine, asked)
     for text in report.told:
         print(f"warning: {text}", file=sys.stderr)
     if as_json:
@@ -89,7 +101,7 @@ def run_fit(
 
 
 def make_report(
-    what: Sequence[str], model: str, predict: Sequence[str], nodes: Sequence[int], machine: str | None, place: str
+    what: Sequence[str], model: str, predict: Sequence[str], nodes: Sequence[int], machine: str | None, asked: Asked
 ) -> FitReport:
     """Load, fit and predict.
 
@@ -98,12 +110,12 @@ def make_report(
     """
     named = find_model(model)
     known = None if machine is None else load_machine(machine)
-    sweeps = _load(what, place)
-    asked = _load(predict, place)
+    sweeps = [without_suspects(sweep) for sweep in _load(what, asked)]
+    unseen = _load(predict, asked)
     fits = fit_all(sweeps, named)
-    predictions = [_of_sweep(fits, sweep) for sweep in asked]
+    predictions = [_of_sweep(fits, sweep) for sweep in unseen]
     predictions += [_of_nodes(fit, count) for fit in fits for count in nodes]
-    told = [f"{sweep.name}: {text}" for sweep in (*sweeps, *asked) for text in sweep.dropped]
+    told = [f"{sweep.name}: {text}" for sweep in (*sweeps, *unseen) for text in _told(sweep)]
     try:
         cluster = calibrate(sweeps, known)
     except InputError as error:
@@ -112,9 +124,18 @@ def make_report(
     return FitReport(tuple(fits), tuple(predictions), cluster, tuple(told))
 
 
-def _load(what: Sequence[str], place: str) -> list[MeasuredSweep]:
+def _told(sweep: MeasuredSweep) -> tuple[str, ...]:
+    """What was left out of a sweep, and that it is taken to be of one node where nothing says so."""
+    if sweep.nodes is not None or sweep.world_size is None or sweep.world_size <= _MOST_OF_ONE_NODE:
+        return sweep.dropped
+    taken = f"nothing says on how many nodes its {sweep.world_size} ranks ran: one is taken; give --log-nodes"
+    return (*sweep.dropped, taken)
+
+
+def _load(what: Sequence[str], asked: Asked) -> list[MeasuredSweep]:
     gathered = Gathered()
-    found = [gathered.take(partial(naming_file, load_sweeps, one, place)) for one in what]
+    said = (asked.place, asked.collective, asked.ranks, asked.nodes)
+    found = [gathered.take(partial(naming_file, load_sweeps, one, *said)) for one in what]
     gathered.finish()
     return [sweep for sweeps in found for sweep in sweeps or ()]
 

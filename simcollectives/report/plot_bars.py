@@ -17,6 +17,7 @@ from simcollectives.report.style import (
     byte_ticks,
     dress,
     even_ticks,
+    lay_out,
     line_style,
     plain,
     root_figure,
@@ -170,7 +171,7 @@ def _finish(
         for number, (end, text) in enumerate(zip(ends, texts, strict=True))
     ]
     set_ticks(axes.xaxis, ticks, show)
-    root_figure(axes).draw_without_rendering()
+    lay_out(root_figure(axes))
     width = axes.get_window_extent().width
     room = [max(width - label.get_window_extent().width - 12, 60) for label in labels]
     need = max(end / pixels for end, pixels in zip(ends, room, strict=True))

@@ -18,6 +18,7 @@ from simcollectives.report.style import (
     dress,
     even_ticks,
     label_share,
+    lay_out,
     line_style,
     log_limits,
     octave_ticks,
@@ -225,7 +226,7 @@ def set_number_axis(axes: "Axes", key: str, values: Sequence[float], family: Byt
     def show(value: float) -> str:
         return value_text(key, int(value) if value == int(value) else value, family)
 
-    root_figure(axes).draw_without_rendering()
+    lay_out(root_figure(axes))
     first, last = axes.get_xlim()
     widths = [label_share(show(tick), axes) for tick in ticks]
     place = _log_place(first, last) if logarithmic else lambda value: (value - first) / (last - first)

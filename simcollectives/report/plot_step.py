@@ -16,6 +16,7 @@ from simcollectives.report.style import (
     INK,
     dress,
     even_ticks,
+    lay_out,
     legend_below,
     new_figure,
     plain,
@@ -127,7 +128,7 @@ def draw_step(axes: "Axes", step: Step) -> None:
     axes.hlines(range(len(rows) + 1), 0, end, color=FAINT, linewidth=0.6, zorder=0.5)
     axes.set_xlabel(f"time\n{_note(step)}")
     figure = root_figure(axes)
-    figure.draw_without_rendering()
+    lay_out(figure)
     pixel = end / max(axes.get_window_extent().width, 50.0)
     boxes = [box for number, row in enumerate(rows) for box in _boxes(row, number, step, pixel)]
     boxes += [

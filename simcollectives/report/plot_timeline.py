@@ -14,6 +14,7 @@ from simcollectives.report.style import (
     INK,
     dress,
     even_ticks,
+    lay_out,
     plain,
     root_figure,
     set_ticks,
@@ -185,7 +186,7 @@ def _draw_stream(axes: "Axes", stream: str, boxes: Sequence[_Box], end: float) -
 
 def _name_boxes(axes: "Axes", boxes: Sequence[_Box], end: float, shown: int) -> None:
     """Write the peer into every box with room for it, unless there are so many that they would blur."""
-    root_figure(axes).draw_without_rendering()
+    lay_out(root_figure(axes))
     extent = axes.get_window_extent()
     width_px, row_px = extent.width * 0.97 / end, extent.height * 0.8 / shown  # title and legend are still to come
     named = [

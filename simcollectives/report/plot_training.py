@@ -10,6 +10,7 @@ from simcollectives.report.style import (
     dress,
     even_ticks,
     label_share,
+    lay_out,
     legend_below,
     line_style,
     new_figure,
@@ -147,7 +148,7 @@ def draw_efficiency(axes: "Axes", series: Mapping[str, Sequence[Point]], key: st
 def set_point_axis(axes: "Axes", values: Sequence[Any], show: Show) -> None:
     """Put points at equal distances, whatever their values, and write as many values as there is room for."""
     axes.set_xlim(-0.6, len(values) - 0.4)
-    root_figure(axes).draw_without_rendering()
+    lay_out(root_figure(axes))
     texts = [plain(show(value)) for value in values]
     widths = [label_share(text, axes) for text in texts]
     places = thinned(range(len(values)), lambda place: place / max(len(values), 1), widths) if values else []
@@ -195,7 +196,7 @@ def draw_strategies(axes: "Axes", steps: Sequence[Labelled]) -> None:
     ]
     set_ticks(axes.xaxis, even_ticks(0, longest), format_seconds)
     axes.set_xlim(0, longest)
-    root_figure(axes).draw_without_rendering()
+    lay_out(root_figure(axes))
     width = axes.get_window_extent().width
     room = [max(width - label.get_window_extent().width - 12, 60) for label in labels]
     axes.set_xlim(0, max(longest * 1.02, max(end / pixels for end, pixels in zip(ends, room, strict=True)) * width))

@@ -18,9 +18,16 @@ Value = TypeVar("Value")
 
 
 def read_and_show(
-    paths: Sequence[Path], collective: str | None, ranks: int | None, output: Path | None, *, as_json: bool, say: Say
+    paths: Sequence[Path],
+    asked: tuple[str | None, int | None, int | None],
+    output: Path | None,
+    *,
+    as_json: bool,
+    say: Say,
 ) -> None:
     """Read logs, print what was read (``say`` takes warnings and files written), and write the sweeps of all.
+
+    ``asked`` is the collective, the ranks and the nodes that are taken where a log does not say them.
 
     Raises:
         InputError: of the logs that cannot be read, after the others were shown; or nothing can be written.
@@ -30,7 +37,7 @@ def read_and_show(
     gathered = Gathered()
     logs = []
     for path in paths:
-        log = gathered.take(partial(naming_file, read_log, path, collective, ranks))
+        log = gathered.take(partial(naming_file, read_log, path, *asked))
         if log is not None:
             logs.append(log)
     if as_json:

@@ -68,6 +68,13 @@ def root_figure(axes: "Axes") -> "Figure":
     return figure  # type: ignore[no-any-return]
 
 
+def lay_out(figure: "Figure") -> None:
+    """Give the axes of a figure the place that they are drawn in, which says how wide they are; nothing is drawn."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+
+
 def dress(axes: "Axes") -> None:
     """Give axes the common look."""
     for side in ("top", "right"):

@@ -57,13 +57,17 @@ def _cluster_of(document: Document, load: Callable[[Context, Any], ClusterSettin
 
 
 def _note(name: str, data: dict[str, Any]) -> str:
-    """What the file says of its fit: sets and error of each level."""
+    """What the file says of its fit: sets and error of each level, and which links were not fitted."""
     fitted = data.get("fitted")
+    fitted = fitted if isinstance(fitted, dict) else {}
     parts = []
-    for level, facts in fitted.items() if isinstance(fitted, dict) else ():
+    for level, facts in fitted.items():
         if isinstance(facts, dict):
             sets = facts.get("sets")
             to = f" fitted to {listing([str(one) for one in sets])}" if isinstance(sets, list) else ""
             ran = f" ({facts['simulated']})" if "simulated" in facts else ""
             parts.append(f"{level}{to}{ran}; error: {facts.get('error', 'not said')}")
+    if parts:
+        written = [level for level in ("intra", "inter") if level in data["cluster"]]
+        parts += [f"{level} not fitted" for level in written if level not in fitted]
     return f"{name}: {'; '.join(parts)}" if parts else f"{name}: a cluster file that does not say what it was fitted to"

@@ -163,27 +163,34 @@ def busbw_agrees(collective: str, ranks: int, sample: Sample) -> bool:
     return ratio.meets(Range(factor, factor), TOLERANCE)
 
 
-def slow_points(message_bytes: Sequence[int], seconds: Sequence[float]) -> list[str]:
-    """Sentences on points that are out of line: much slower than both neighbours, or at the start of the log."""
+def suspects(message_bytes: Sequence[int], seconds: Sequence[float]) -> dict[int, str]:
+    """Sizes that are out of line, and why: much slower than both neighbours, or at the start of the log."""
     times: dict[int, list[float]] = {}
     for size, time in zip(message_bytes, seconds, strict=True):
         times.setdefault(size, []).append(time)
     sizes = sorted(times)
     medians = [statistics.median(times[size]) for size in sizes]
-    found = []
+    found = {}
     for number in range(1, len(sizes) - 1):
         slowest_neighbour = max(medians[number - 1], medians[number + 1])
         if medians[number] > SLOW * slowest_neighbour:
             times_as_slow = medians[number] / slowest_neighbour
-            found.append(
+            found[sizes[number]] = (
                 f"{format_bytes(sizes[number])} ({format_seconds(medians[number])}, {times_as_slow:.1f} times)"
             )
-    texts = []
-    if found:
-        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        texts.append(f"slower than both neighbours by more than {SLOW}: {', '.join(found[:_LISTED])}{more}")
     if sizes and sizes[0] == 1:
-        texts.append("the message of 1 byte: the first row may hold start-up")
+        found[1] = "the message of 1 byte: the first row may hold start-up"
     elif len(sizes) > 1 and medians[0] > SLOW * medians[1]:
-        texts.append(f"the first size, {format_bytes(sizes[0])}, is slower than the next: it may hold start-up")
-    return texts
+        text = f"the first size, {format_bytes(sizes[0])}, is slower than the next: it may hold start-up"
+        found[sizes[0]] = text
+    return found
+
+
+def slow_points(message_bytes: Sequence[int], seconds: Sequence[float]) -> list[str]:
+    """Sentences on points that are out of line."""
+    found = suspects(message_bytes, seconds)
+    first = min(message_bytes, default=0)
+    slow = [text for size, text in found.items() if size != first]
+    more = f" and {len(slow) - _LISTED} more" if len(slow) > _LISTED else ""
+    texts = [f"slower than both neighbours by more than {SLOW}: {', '.join(slow[:_LISTED])}{more}"] if slow else []
+    return [*texts, *([found[first]] if first in found else [])]

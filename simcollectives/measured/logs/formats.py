@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simcollectives.errors import InputError, show_value, suggestion
 from simcollectives.measured import sweep as csv_sweeps
 from simcollectives.measured.logs.alone import refuse_alone
+from simcollectives.measured.logs.bar_table import looks_like_bar_table, read_bar_tables
 from simcollectives.measured.logs.kineto import read_kineto
 from simcollectives.measured.logs.nccl_json import read_nccl_json
 from simcollectives.measured.logs.nccl_text import looks_like_nccl_text, read_nccl_text
@@ -16,6 +17,7 @@ from simcollectives.measured.logs.rccl_csv import looks_like_rccl_csv, read_rccl
 from simcollectives.measured.logs.streams import Source
 from simcollectives.measured.logs.sweeps import sweeps_of, with_dropped
 from simcollectives.measured.logs.types import MAX_RANKS, LogSweep, MeasuredStep, ReadLog, Table, Tally
+from simcollectives.measured.logs.world_size import ASKED, UNKNOWN
 from simcollectives.metrics import COLLECTIVES
 
 Found = tuple[list[Table], tuple[MeasuredStep, ...]]
@@ -72,6 +74,7 @@ FORMATS: tuple[Format, ...] = (
     Format("rccl-tests CSV", _lines(read_rccl_csv), lambda head: looks_like_rccl_csv(_first_line(head))),
     Format("nccl-tests or rccl-tests log", _lines(read_nccl_text), in_line=looks_like_nccl_text),
     Format("OSU micro-benchmarks log", _lines(read_osu_text), in_line=looks_like_osu_text),
+    Format("table of hccl_test or all_reduce_bench", _lines(read_bar_tables), in_line=looks_like_bar_table),
 )
 """Every format, in the order in which they are tried; the CSV of this project is read by ``measured.sweep``."""
 
@@ -96,22 +99,30 @@ def detect(path: Path) -> Format | None:
     return None
 
 
-def read_log(path: Path | str, collective: str | None = None, ranks: int | None = None) -> ReadLog:
+def read_log(
+    path: Path | str, collective: str | None = None, ranks: int | None = None, nodes: int | None = None
+) -> ReadLog:
     """Everything measured in a log: all its tables, both places of each, and what was skipped and why.
 
-    ``collective`` and ``ranks`` are taken where the log says neither itself nor by its numbers; a sweep whose ranks or
-    collective nothing says has None there.
+    ``collective``, ``ranks`` and ``nodes`` are taken where the log says them neither itself nor by its numbers; a sweep
+    whose ranks, nodes or collective nothing says has None there.
 
     Raises:
         InputError: the file cannot be read, is of no known format, holds nothing that can be used, or its processes
             each ran alone.
     """
-    return read_as(detect(Path(path)), Path(path), collective, ranks)
+    return read_as(detect(Path(path)), Path(path), collective, ranks, nodes)
 
 
-def read_as(known: Format | None, path: Path, collective: str | None = None, ranks: int | None = None) -> ReadLog:
+def read_as(
+    known: Format | None,
+    path: Path,
+    collective: str | None = None,
+    ranks: int | None = None,
+    nodes: int | None = None,
+) -> ReadLog:
     """What ``read_log`` reads of a file whose format was found out before."""
-    _check_asked(collective, ranks)
+    _check_asked(collective, ranks, nodes)
     if known is None:
         with Source(path) as source:
             source.head()
@@ -122,7 +133,7 @@ def read_as(known: Format | None, path: Path, collective: str | None = None, ran
         raise InputError(f"nothing in this file is known as a measurement; what is read: {names}", str(path))
     tally = Tally()
     if known is PROJECT_CSV:
-        return _read_project_csv(path)
+        return _on_nodes(_read_project_csv(path, collective, ranks), nodes)
     try:
         with Source(path) as source:
             tables, steps = known.read(source, tally)
@@ -137,14 +148,30 @@ def read_as(known: Format | None, path: Path, collective: str | None = None, ran
     skipped = tuple(tally.skipped.values())
     texts = tuple(map(str, skipped))
     sweeps = tuple(with_dropped(found, texts) for found in sweeps)
-    return ReadLog(str(path), known.name, tally.lines, sweeps, steps, skipped, tuple(tally.warnings))
+    log = ReadLog(str(path), known.name, tally.lines, sweeps, steps, skipped, tuple(tally.warnings))
+    return _on_nodes(log, nodes)
 
 
-def _check_asked(collective: str | None, ranks: int | None) -> None:
+def _on_nodes(log: ReadLog, nodes: int | None) -> ReadLog:
+    """The sweeps that do not say their nodes on so many, which have to share out their ranks evenly."""
+    if nodes is None:
+        return log
+    found = []
+    for one in log.sweeps:
+        ranks = one.sweep.world_size
+        if one.sweep.nodes is None and ranks is not None and ranks % nodes:
+            rule = f"{one.sweep.name} ran on {ranks} ranks, which {nodes} nodes cannot share evenly"
+            raise InputError(f"{rule}; give the number of its nodes", log.source)
+        found.append(replace(one, sweep=replace(one.sweep, nodes=one.sweep.nodes or nodes)))
+    return replace(log, sweeps=tuple(found))
+
+
+def _check_asked(collective: str | None, ranks: int | None, nodes: int | None) -> None:
     if collective is not None and collective not in COLLECTIVES:
         raise InputError(f"{show_value(collective)} is no collective; {suggestion(collective, COLLECTIVES)}")
-    if ranks is not None and not 1 <= ranks <= MAX_RANKS:
-        raise InputError(f"{show_value(ranks)} ranks cannot be; give a number from 1 to {MAX_RANKS}")
+    for number, what in ((ranks, "ranks"), (nodes, "nodes")):
+        if number is not None and not 1 <= number <= MAX_RANKS:
+            raise InputError(f"{show_value(number)} {what} cannot be; give a number from 1 to {MAX_RANKS}")
 
 
 def _nothing(tables: list[Table], tally: Tally) -> str:
@@ -153,9 +180,20 @@ def _nothing(tables: list[Table], tally: Tally) -> str:
     return f"no measured time can be used: {'; '.join(reasons[:6]) or 'there are no rows'}"
 
 
-def _read_project_csv(path: Path) -> ReadLog:
-    found = csv_sweeps.load_all(path)
-    said = ("sets.csv" if any(sweep.collective for sweep in found) else "not known",) * 2
-    lines = sum(len(sweep.message_bytes) for sweep in found)
-    sweeps = tuple(LogSweep(sweep, 0, *said) for sweep in found)
-    return ReadLog(str(path), PROJECT_CSV.name, lines, sweeps, (), (), tuple(t for s in found for t in s.dropped))
+def _read_project_csv(path: Path, collective: str | None, ranks: int | None) -> ReadLog:
+    sweeps = csv_sweeps.load_all(path)
+    found = tuple(
+        LogSweep(
+            replace(sweep, collective=sweep.collective or collective, world_size=sweep.world_size or ranks),
+            0,
+            _source(sweep.collective, collective),
+            _source(sweep.world_size, ranks),
+        )
+        for sweep in sweeps
+    )
+    lines = sum(len(sweep.message_bytes) for sweep in sweeps)
+    return ReadLog(str(path), PROJECT_CSV.name, lines, found, (), (), tuple(t for s in sweeps for t in s.dropped))
+
+
+def _source(stated: object, asked: object) -> str:
+    return "sets.csv" if stated else ASKED if asked else UNKNOWN

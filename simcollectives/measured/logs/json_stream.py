@@ -17,7 +17,8 @@ _BLANKS = " \t\r\n"
 class Part(NamedTuple):
     """A piece of a document, in order. ``key`` is that of the member of the top object, empty in a top array.
 
-    ``element`` tells an element of that member's array from a whole value. The key None ends a document.
+    ``element`` tells an element of that member's array from a whole value. The key None ends a document; its value is
+    then None, or the text of what is wrong with it.
     """
 
     key: str | None
@@ -29,22 +30,35 @@ class MalformedError(Exception):
     """The text is no JSON, or ends early; the message says which. What was yielded before it stands."""
 
 
-def json_parts(stream: IO[str], parse_float: Callable[[str], Any] = float) -> Iterator[Part]:
+def json_parts(stream: IO[str], parse_float: Callable[[str], Any] = float, *, by_line: bool = False) -> Iterator[Part]:
     """The parts of all documents of a stream; ``parse_float`` makes of a text the number that it writes.
+
+    With ``by_line``, a document that breaks in its first line ends there, and the next one begins in the next line.
 
     Raises:
         MalformedError: no JSON from there on.
     """
     text = _Text(stream, parse_float)
     while first := text.blank():
-        if first == "{":
-            yield from _object(text)
-        elif first == "[":
-            for value in _elements(text):
-                yield Part("", value, True)
-        else:
-            raise MalformedError(f"{first!r} begins no JSON object or array")
-        yield Part(None, None, False)
+        text.ends_passed = 0
+        broken = None
+        try:
+            yield from _document(text, first)
+        except MalformedError as error:
+            if not by_line or not text.next_line():
+                raise
+            broken = str(error)
+        yield Part(None, broken, False)
+
+
+def _document(text: "_Text", first: str) -> Iterator[Part]:
+    if first == "{":
+        yield from _object(text)
+    elif first == "[":
+        for value in _elements(text):
+            yield Part("", value, True)
+    else:
+        raise MalformedError(f"{first!r} begins no JSON object or array")
 
 
 def _object(text: "_Text") -> Iterator[Part]:
@@ -86,6 +100,7 @@ class _Text:
         self._held = ""
         self._at = 0
         self._ended = False
+        self.ends_passed = 0
         self._decoder = json.JSONDecoder(parse_float=parse_float)
 
     def _more(self, size: int = _CHUNK) -> bool:
@@ -100,6 +115,7 @@ class _Text:
         """Pass over blanks; return the next character, empty at the end."""
         while True:
             while self._at < len(self._held) and self._held[self._at] in _BLANKS:
+                self.ends_passed += self._held[self._at] == "\n"
                 self._at += 1
             if self._at < len(self._held):
                 return self._held[self._at]
@@ -113,6 +129,19 @@ class _Text:
         if self._held[self._at] != wanted:
             raise MalformedError(f"{self._held[self._at]!r} stands where {wanted!r} should")
         self._at += 1
+
+    def next_line(self) -> bool:
+        """Go where a document may begin after one that broke in its first line; False where there is no such place."""
+        if self.ends_passed == 1 and self._held[self._at : self._at + 1] in ("{", "["):
+            return True  # the broken one was cut at the end of its line
+        if self.ends_passed:
+            return False
+        while (end := self._held.find("\n", self._at)) < 0:
+            self._at = len(self._held)
+            if not self._more():
+                return False
+        self._at = end + 1
+        return True
 
     def value(self) -> Any:
         """The value that begins here."""
@@ -131,6 +160,7 @@ class _Text:
                 ) from None
             else:
                 if end < len(self._held) or self._ended:
+                    self.ends_passed += self._held.count("\n", self._at, end)
                     self._at = end
                     return value
             if len(self._held) - self._at > MAX_VALUE:

@@ -70,7 +70,8 @@ def read_kineto(stream: IO[str], tally: Tally) -> tuple[list[Table], tuple[Measu
     except MalformedError as error:
         tally.warn(f"{error}; what stands before it was read")
     if not reader.processes:
-        rule = "the trace holds no kernel of a device"
+        ended = "".join(f" ({text})" for text in tally.warnings)
+        rule = f"the trace holds no kernel of a device{ended}"
         raise InputError(f"{rule}; profile with ProfilerActivity.CUDA, on devices, while a step runs")
     return _results(reader)
 

@@ -20,16 +20,16 @@ def read_nccl_json(stream: IO[str], tally: Tally) -> list[Table]:
     """The tables of all documents, and those that rows standing alone make; lines count rows."""
     reader = RowReader(tally)
     try:
-        for part in json_parts(stream):
+        for part in json_parts(stream, by_line=True):
             if part.key is None:
-                reader.end()
+                reader.end(broken=part.value is not None)
             elif part.element and part.key in ("results", ""):
                 reader.row(part.value, inside=part.key != "")
             else:
                 reader.member(part.key, part.value, part.element)
     except MalformedError as error:
         tally.warn(f"{error}; what stands before it was read")
-    reader.end()
+        reader.end(broken=True)
     return reader.tables
 
 
@@ -77,9 +77,12 @@ class RowReader:
                 self.member(key, value, False)
         self.end()
 
-    def end(self) -> None:
-        """The end of a document: what it says of its run belongs to its rows."""
-        if "size" in self.members:
+    def end(self, *, broken: bool = False) -> None:
+        """The end of a document: what it says of its run belongs to its rows. Of a broken one, whole rows are kept."""
+        if broken and not self.document.samples:
+            self.tally.lines += 1
+            self.tally.skip("a line or row that is no whole JSON", self.tally.lines)
+        elif "size" in self.members:
             self.tally.lines += 1
             self._standing_alone(self.members)
         _take_config(self.document, self.members.get("config"))

@@ -141,10 +141,15 @@ def goes_on(text: str) -> bool:
     )
 
 
+def is_number(word: str) -> bool:
+    """Whether a word could be a number of a row."""
+    return _NUMBER.fullmatch(word) is not None
+
+
 def count_numbers(text: str) -> int:
     """How many words a text has, if all are numbers; else 0."""
     words = _join_marks(text.split())
-    return len(words) if all(_NUMBER.fullmatch(word) for word in words) else 0
+    return len(words) if all(map(is_number, words)) else 0
 
 
 def _join_marks(words: list[str]) -> list[str]:

@@ -18,6 +18,7 @@ from simcollectives.measured.logs.nccl_row import (
     begins_row,
     count_numbers,
     goes_on,
+    is_number,
     layout_of,
     parse_row,
 )
@@ -56,6 +57,7 @@ _COLUMN_UNITS = re.compile(r"\((us|ms)\)")
 _UNKNOWN_ROW = re.compile(
     r"^[\s#]*[0-9]+\s+[0-9]+\s+[A-Za-z]\w*\s+(?:[a-z]+\s+)?(?:-?[0-9]+\s+)?[0-9]+(?:\.[0-9]+)?\s+[0-9]+\.[0-9]+\s"
 )
+_RATES = re.compile(r"\s[0-9]+\.[0-9]+\s+[0-9]+\.[0-9]+(?:\s|$)")
 _ELLIPSIS = re.compile(r"[\s#|]*(?:\.{2,}|…)[\s#|.…]*")
 _LONGEST_ROW = 1000
 _LISTED_WRITERS = 64
@@ -135,7 +137,7 @@ def _take_line(reader: _Reader, number: int, text: str) -> None:
 
 def _is_foreign(body: str) -> bool:
     """Whether a line may stand inside a row: messages that the library writes when it is first used."""
-    return _VERSION.search(body) is not None or not body.lstrip().startswith("#")
+    return _VERSION.search(body) is not None or "# Testing " in body or not body.lstrip().startswith("#")
 
 
 def _start_of(message: re.Match[str], text: str) -> int:
@@ -278,14 +280,25 @@ def _take_other(reader: _Reader, number: int, body: str) -> None:
 
 def _take_rest(reader: _Reader, number: int, body: str) -> None:
     """A line that says nothing, unless it once was a row."""
-    if not (reader.table.headers or reader.table.samples) or body.lstrip(" \t#|")[:1] not in _FIRST_OF_ROWS:
+    if not (reader.table.headers or reader.table.samples):
         return
-    if _UNKNOWN_ROW.match(body):
-        reader.tally.skip("a row whose element type is not known", number)
-    elif count_numbers(body) >= _ORPHAN_NUMBERS:
-        reader.tally.skip("numbers that belong to no row", number)
-    elif _ELLIPSIS.fullmatch(body):
-        reader.tally.warn(f"rows were taken out of the log by hand (line {number})")
+    if body.lstrip(" \t#|")[:1] in _FIRST_OF_ROWS:
+        if _UNKNOWN_ROW.match(body):
+            reader.tally.skip("a row whose element type is not known", number)
+            return
+        if count_numbers(body) >= _ORPHAN_NUMBERS:
+            reader.tally.skip("numbers that belong to no row", number)
+            return
+        if _ELLIPSIS.fullmatch(body):
+            reader.tally.warn(f"rows were taken out of the log by hand (line {number})")
+            return
+    if not reader.table.footers and _is_broken_row(body):
+        reader.tally.skip("a line with the rates of a row that is none", number)
+
+
+def _is_broken_row(body: str) -> bool:
+    """Whether a line has the rates of a row and four numbers or more, and yet no row could be read."""
+    return "." in body and _RATES.search(body) is not None and sum(map(is_number, body.split())) >= _ORPHAN_NUMBERS
 
 
 def _take_parameters(table: Table, found: re.Match[str]) -> None:

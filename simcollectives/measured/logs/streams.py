@@ -2,6 +2,7 @@
 
 import codecs
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ HEAD = 1 << 16
 
 _CHUNK = 1 << 16
 _GZIP = b"\x1f\x8b"
+_LEAST_ZEROS = 3
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class Line(NamedTuple):
@@ -69,7 +72,19 @@ class Source:
             rest = text
             while len(rest) == MAX_LINE and not rest.endswith("\n"):
                 rest = self.text.readline(MAX_LINE)
-            yield Line(number, text.rstrip("\n"), cut)
+            yield Line(number, _plain(text.rstrip("\n")), cut)
+
+
+def _plain(text: str) -> str:
+    """A line without the colours of a terminal, the hard blanks of a web page, and the zeros of UTF-16.
+
+    Those are in every other place where a shell added UTF-16 to a file in UTF-8. Others are damage, and stay.
+    """
+    if "\0" in text and _LEAST_ZEROS * text.count("\0") >= len(text):
+        text = text.replace("\0", "")
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    return text.replace("\xa0", " ")
 
 
 def _encoding(first: bytes) -> str:

@@ -61,9 +61,11 @@ def _by_kind(kind: Kind, samples: list[Sample]) -> str | None:
         return None
     if parts > 1:
         return "reduce_scatter" if kind.redop and kind.root is None else None
-    if kind.root is not None:
-        return "reduce" if kind.redop else "broadcast"
     ratios = [ratio for sample in samples if (ratio := checks.ratio_of(sample)) is not None]
+    if kind.root is not None:
+        # A gather and a scatter have a root, too, but a bus bandwidth below the algorithm's.
+        below = sum(ratio.high < 1.0 for ratio in ratios)
+        return None if below > (1 - _MOSTLY) * len(ratios) else "reduce" if kind.redop else "broadcast"
     # A send and a receive look the same, but for a bus bandwidth that is the algorithm's.
     above = sum(ratio.low > 1.0 for ratio in ratios)
     return "all_reduce" if kind.redop and above >= _MOSTLY * len(ratios) > 0 else None

@@ -153,12 +153,14 @@ def columns_of(sweeps: Sequence[MeasuredSweep], min_bytes: float = 0) -> Columns
         InputError: the sweeps are of several collectives, or do not say how many ranks they ran on.
     """
     kinds = list(dict.fromkeys(sweep.collective for sweep in sweeps))
-    if not sweeps or len(kinds) > 1 or kinds[0] is None:
+    if kinds == [None]:
+        raise InputError("nothing says which collective this is; give it, for instance --collective all_reduce")
+    if not sweeps or len(kinds) > 1:
         named = listing([str(kind) for kind in kinds]) or "none"
         raise InputError(f"sweeps of one known collective are fitted together; these are of: {named}")
     lacking = [sweep.name for sweep in sweeps if sweep.world_size is None]
     if lacking:
-        raise InputError(f"nothing says how many ranks {listing(lacking)} ran on; write n_gpus in sets.csv beside it")
+        raise InputError(f"nothing says how many ranks {listing(lacking)} ran on; give it, for instance --ranks 8")
     return stacked(sweeps, min_bytes)
 
 

@@ -1,0 +1,127 @@
+"""``fit`` on logs: what they do not say is given, points out of line are left out and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from simcollectives.cli import app
+from simcollectives.errors import InputError
+from simcollectives.measured import MeasuredSweep, load_sweep
+from simcollectives.measured.load import load_sweeps
+from simcollectives.measured.suspects import without_suspects
+from simcollectives.report.fit_report import Asked, make_report
+from simcollectives.scenario import load_scenario, run_scenario
+from tests import made_up_logs as made
+from tests.made_up_logs import ERAS, SIZES
+
+NEW = ERAS["2023"]
+
+
+def put(path: Path, lines: list[str]) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def sweep(seconds: dict[int, float]) -> MeasuredSweep:
+    return MeasuredSweep(
+        *("mine", "all_reduce", "", 8, 1, "", "", "", "", "", ""), tuple(seconds), tuple(seconds.values()), "out"
+    )
+
+
+@pytest.mark.parametrize(("size", "told"), [(SIZES[4], "slower than both neighbours"), (SIZES[0], "may hold start-up")])
+def test_points_out_of_line_are_left_out_and_named(size: int, told: str) -> None:
+    clean = {one: 1e-6 * made.time_us(one) for one in SIZES}
+    kept = without_suspects(sweep({**clean, size: 1e-3}))
+    assert dict(zip(kept.message_bytes, kept.seconds, strict=True)) == {s: t for s, t in clean.items() if s != size}
+    assert kept.dropped[0].startswith("left out of the fit:")
+    assert told in kept.dropped[0]
+    assert without_suspects(sweep(clean)) == sweep(clean)
+
+
+def test_noise_all_over_is_kept_and_said() -> None:
+    noisy = {one: 1e-4 * (5 if number % 3 == 1 else 1) for number, one in enumerate(SIZES)}
+    kept = without_suspects(sweep(noisy))
+    assert kept.seconds == tuple(noisy.values())
+    assert "too many to leave out" in kept.dropped[0]
+
+
+def test_a_slow_point_changes_nothing_and_is_in_the_cluster_file(tmp_path: Path) -> None:
+    lines = made.log(NEW, ranks=8)
+    row = next(number for number, line in enumerate(lines) if line.startswith(f"{SIZES[3]:12d}"))
+    cells = lines[row].split()
+    cells[5:8] = ["500.0", "0.13", "0.23"]  # 64 KiB in 500 us
+    lines[row] = "  ".join(cells)
+    slow = put(tmp_path / "slow.log", lines)
+    report, clean = (make_report([str(path)], "physical", (), (), None, Asked()) for path in
+                     (slow, put(tmp_path / "clean.log", made.log(NEW, ranks=8))))  # fmt: skip
+    for one, other in zip(report.fits[0].parameters, clean.fits[0].parameters, strict=True):
+        assert one.value == pytest.approx(other.value, rel=0.05)
+    assert report.fits[0].errors.points == clean.fits[0].errors.points - 1
+    output = tmp_path / "cluster.yaml"
+    done = CliRunner().invoke(app, ["fit", str(slow), "-o", str(output)])
+    assert "left out of the fit: slower than both neighbours" in done.stderr
+    assert "not_taken: 'slow: left out of the fit" in output.read_text(encoding="utf-8")
+
+
+def test_what_a_log_does_not_say_is_given(tmp_path: Path) -> None:
+    gather = made.log(NEW, "all_gather", 16, listed=False, head=False)
+    path = put(tmp_path / "gather.log", gather)
+    with pytest.raises(InputError, match="--collective all_reduce"):
+        make_report([str(path)], "physical", (), (), None, Asked())
+    report = make_report([str(path)], "physical", (), (), None, Asked("out", "all_gather", 16, 2))
+    assert (report.fits[0].collective, report.fits[0].columns.counts) == ("all_gather", ((16, 2),))
+    (one,) = load_sweeps(path, "out", "all_gather", 16)
+    assert one.nodes is None
+    with pytest.raises(InputError, match="cannot share evenly"):
+        load_sweeps(path, "out", "all_gather", 16, 3)
+    with pytest.raises(InputError, match="--ranks 8"):
+        make_report([str(put(tmp_path / "osu.txt", made.osu()))], "physical", (), (), None, Asked())
+
+
+def test_ranks_on_unknown_nodes_are_said(tmp_path: Path) -> None:
+    path = put(tmp_path / "run.log", made.log(NEW, ranks=16, listed=False))
+    (told,) = make_report([str(path)], "physical", (), (), None, Asked()).told
+    assert "16 ranks" in told
+    assert "--log-nodes" in told
+    assert make_report([str(path)], "physical", (), (), None, Asked(nodes=2)).told == ()
+    done = CliRunner().invoke(
+        app, ["fit", str(path), "--log-nodes", "2", "--collective", "all_reduce", "--ranks", "16"]
+    )
+    assert done.exit_code == 0
+    assert "16 ranks on 2 nodes" in done.stdout
+
+
+def test_a_csv_without_its_sets_takes_what_is_given(tmp_path: Path) -> None:
+    times = "".join(f"a,{size},{made.time_us(size):.3f},out\n" for size in SIZES)
+    path = tmp_path / "mine.csv"
+    path.write_text(f"set,size_bytes,time_us,place\n{times}", encoding="utf-8")
+    (one,) = load_sweeps(path, "out", "all_reduce", 8, 1)
+    assert (one.collective, one.world_size, one.nodes) == ("all_reduce", 8, 1)
+    done = CliRunner().invoke(app, ["read", str(path), "--collective", "all_reduce", "--ranks", "8"])
+    assert "collective: as asked for; ranks: as asked for" in done.stdout
+    assert load_sweep(path).world_size is None
+
+
+def test_mpi_between_cpus_is_fitted_as_such(tmp_path: Path) -> None:
+    path = put(tmp_path / "osu.txt", made.osu())
+    report = make_report([str(path)], "physical", (), (), None, Asked(ranks=16, nodes=16))
+    assert report.fits[0].assumed == "butterfly or rabenseifner or ring"
+
+
+def test_a_scenario_says_which_links_of_a_cluster_file_were_not_fitted(tmp_path: Path) -> None:
+    path = put(tmp_path / "run.log", made.log(NEW, ranks=8))
+    CliRunner().invoke(app, ["fit", str(path), "--machine", "dgx-h100", "-o", str(tmp_path / "cluster.yaml")])
+    scenario = put(
+        tmp_path / "four.yaml",
+        [
+            "title: four nodes",
+            "cluster: {file: cluster.yaml, nodes: 4}",
+            "collective: {name: all_reduce, algorithms: [ring], message: 1 MiB}",
+        ],
+    )
+    notes = " ".join(run_scenario(load_scenario(scenario)).notes)
+    assert "intra fitted to run" in notes
+    assert "inter not fitted" in notes
