@@ -5,6 +5,7 @@ from functools import partial
 
 from rich.text import Text
 
+from simcollectives.errors import counted
 from simcollectives.measured.fit import Fit
 from simcollectives.measured.spread import spread
 from simcollectives.report.rows import byte_family
@@ -27,7 +28,8 @@ def measured_blocks(measured: Sequence[MeasuredComparison]) -> list[Block]:
 def _one(measured: MeasuredComparison) -> list[Block]:
     sweep, fit = measured.sweep, measured.fit
     show_bytes = partial(format_bytes, family=byte_family(sweep.message_bytes))
-    where = ", ".join(text for text in (sweep.gpu, ranks_text(sweep.world_size, sweep.nodes)) if text)
+    points = counted(len(sweep.seconds), "point")
+    where = ", ".join(text for text in (sweep.gpu, ranks_text(sweep.world_size, sweep.nodes), points) if text)
     rows: list[Errors] = [
         (f"{measured.label}, as given", measured.relative, sweep.message_bytes),
         (f"{measured.label}, fitted", _fitted_errors(measured), sweep.message_bytes),
@@ -37,7 +39,7 @@ def _one(measured: MeasuredComparison) -> list[Block]:
     source = f"source: {sweep.source}" if sweep.source else ""
     notes = [f"fitted by least squares in relative error: {_link_text(fit)}", ERROR_WORDS]
     return [
-        heading(f"Measured: {sweep.name}" + (f" ({where})" if where else "")),
+        heading(f"Measured: {sweep.name} ({where})"),
         errors_table(rows, "prediction"),
         Text(""),
         _points_table(measured, show_bytes),
@@ -90,7 +92,8 @@ def _several(measured: Sequence[MeasuredComparison]) -> list[Block]:
     place = [name for name, errors, _ in rows for _ in errors][worst.worst_at]
     size = format_bytes(together[1][worst.worst_at])
     sources = [
-        f"{name}: {one.sweep.name}" + (f", {one.sweep.source}" if one.sweep.source else "")
+        f"{name}: {counted(len(one.relative), 'point')} of {one.sweep.name}"
+        + (f", {one.sweep.source}" if one.sweep.source else "")
         for name, one in zip(names, measured, strict=True)
     ]
     return [

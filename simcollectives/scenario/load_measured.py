@@ -7,7 +7,7 @@ from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from simcollectives.engines import DTYPES, closed_form
-from simcollectives.errors import InputError, counted, listing, show_value, suggestion
+from simcollectives.errors import InputError, NoClosedFormError, counted, listing, show_value, suggestion
 from simcollectives.measured import SHIPPED, MeasuredSweep, load_sweep, restrict
 from simcollectives.measured.fit import MIN_POINTS
 from simcollectives.scenario.build import build_cluster
@@ -146,7 +146,7 @@ def _fitted(
     """Return the settings with the level, if the sweep is one of this collective on this cluster."""
     before = len(context.problems)
     sweep, collective = settings.sweep, namer.collective
-    cluster, options = cluster_and_options(namer, settings.entry, settings.point)
+    cluster, _ = cluster_and_options(namer, settings.entry, settings.point)
     named = (*path, "set") if model.set is not None else path
     if sweep.collective not in (None, collective.name):
         context.add(
@@ -166,14 +166,41 @@ def _fitted(
         context.add((*path, "level"), f"{show_value(level)} is no level of this cluster; it has: {listing(levels)}")
     if len(context.problems) > before:
         return None
-    if cluster.world_size <= _QUICK_WORLD_SIZE:
-        for size in sweep.message_bytes:
-            dtype = collective.dtype if size % DTYPES[collective.dtype] == 0 else "int8"
-            try:
-                closed_form(collective.name, settings.entry.name, cluster, size, options, dtype)
-            except InputError as error:
-                reason = error.problems[0].message.partition(";")[0]
-                remedy = "a fit needs one: take another algorithm, or another range by min and max"
-                context.add((*path, "algorithm"), f"{reason}, at {format_bytes(size)}; {remedy}")
+    settings = replace(settings, level=level)
+    return _with_closed_form(context, path, namer, settings) if cluster.world_size <= _QUICK_WORLD_SIZE else settings
+
+
+def _with_closed_form(
+    context: Context, path: Path, namer: Namer, settings: MeasuredSettings
+) -> MeasuredSettings | None:
+    """Return the settings without the messages that have no exact closed form, of which ``dropped`` tells."""
+    sweep, dtype, name = settings.sweep, namer.collective.dtype, settings.entry.name
+    cluster, options = cluster_and_options(namer, settings.entry, settings.point)
+    reasons: dict[int, str] = {}
+    for size in dict.fromkeys(sweep.message_bytes):
+        fitting = dtype if size % DTYPES[dtype] == 0 else "int8"
+        try:
+            closed_form(namer.collective.name, name, cluster, size, options, fitting)
+        except InputError as error:
+            reasons[size] = error.problems[0].message.partition(";")[0]
+            if not isinstance(error, NoClosedFormError):
+                context.add((*path, "algorithm"), f"{reasons[size]}, at {format_bytes(size)}; take another algorithm")
                 return None
-    return replace(settings, level=level)
+    if not reasons:
+        return settings
+    pairs = zip(sweep.message_bytes, sweep.seconds, strict=True)
+    kept = [(size, seconds) for size, seconds in pairs if size not in reasons]
+    sizes = listing([format_bytes(size) for size in reasons], 8)
+    left = f"{len(sweep.message_bytes) - len(kept)} of {len(sweep.message_bytes)} points"
+    if len(kept) < MIN_POINTS:
+        remedy = f"it leaves out {left}, a fit needs {MIN_POINTS}: take another algorithm, or widen min and max"
+        context.add((*path, "algorithm"), f"{next(iter(reasons.values()))}, at {sizes}; {remedy}")
+        return None
+    dropped = f"{left} left out: {name} has no exact closed form there, at {sizes}"
+    kept_sweep = replace(
+        sweep,
+        message_bytes=tuple(size for size, _ in kept),
+        seconds=tuple(seconds for _, seconds in kept),
+        dropped=(*sweep.dropped, dropped),
+    )
+    return replace(settings, sweep=kept_sweep)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from simcollectives.errors import ScheduleError
+from simcollectives.errors import InputError, ScheduleError
 from simcollectives.scenario import Plan, Scenario, ScenarioResult, Standing, evaluation, run_scenario
 from simcollectives.scenario.results import ROW_KEYS
 
@@ -220,6 +220,23 @@ def test_measured_times_are_laid_beside_predictions(run: Runner) -> None:
     assert min(measured.sweep.message_bytes) >= 1024
     assert max(measured.sweep.message_bytes) <= 2**30
     assert len(fit.predicted) == len(measured.sweep.seconds)
+
+
+def test_messages_without_a_closed_form_are_left_out_and_named(load: Loader, tmp_path: Any) -> None:
+    """Below 16 ranks x 4 B not every chunk of the rotated rings holds an element."""
+    nodes = "title: x\ncluster: {machine: dgx-h100, nodes: 2}\n"
+    text = nodes + "collective: {name: all_reduce, message: 1 KiB, algorithms: [rotated_rings]}\n"
+    rows = [(8, 30.0), (16, 30.0), (2**16, 60.0), (2**20, 90.0), (2**24, 400.0)]
+    mine = "set,size_bytes,time_us,place\n" + "".join(f"mine,{size},{time},out\n" for size, time in rows)
+    (tmp_path / "mine.csv").write_text(mine)
+    result = run_scenario(load(text + "measured: {file: mine.csv, algorithm: rotated_rings}\n"))
+    (one,) = result.measured
+    assert one.sweep.message_bytes == (2**16, 2**20, 2**24)
+    (told,) = [text for text in result.warnings if "left out" in text]
+    assert told == "mine: 2 of 5 points left out: rotated_rings has no exact closed form there, at 8 B, 16 B"
+    (tmp_path / "mine.csv").write_text(mine.rsplit("mine,", 1)[0])
+    with pytest.raises(InputError, match=r"at 8 B, 16 B; it leaves out 2 of 4 points, a fit needs 3: take another"):
+        load(text + "measured: {file: mine.csv, algorithm: rotated_rings}\n")
 
 
 def test_a_measured_file_is_found_beside_the_scenario(load: Loader, tmp_path: Any) -> None:
