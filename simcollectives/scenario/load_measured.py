@@ -72,7 +72,7 @@ def _load(context: Context, path: Path, value: dict[str, Any], namer: Namer | No
     if namer is None:
         _sweep(context, path, model, None, None)
         return None
-    own = set(MeasuredModel.model_fields)
+    own = list(MeasuredModel.model_fields)
     named = namer.point(path, {key: one for key, one in value.items() if key != "message"}, own)
     if "message" in value:
         context.add((*path, "message"), "the messages are the measured ones; write min: and max: to take a range")

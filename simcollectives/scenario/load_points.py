@@ -167,7 +167,7 @@ class BaseNamer(ABC):
                 if key == "collective":
                     self.context.add(here, "every run is of the scenario's own collective; leave it out")
                 elif "unknown key" in str(error):
-                    self.context.add(here, unknown_key(key, [*self.table.known, *own]))
+                    self.context.add(here, unknown_key(key, [*own, *self.table.known]))
                 else:
                     self.context.add_error(here, error)
                 continue

@@ -196,6 +196,16 @@ CASES = {
         "$.measured.step_seconds (line 4): 1e-308 ps is not from 1 ps to ",
         "$.measured.tokens_per_second (line 4): 1e+308 is not from 1e-06 to ",
     ],
+    case("measured: {step_seconds: 1 s, mfu: 40%}"): [
+        "$.measured.mfu (line 4): predictions are given their mfu, so that it would move them, not measure them; leave it"
+    ],
+    case("measured: {step_seconds: 1 s, overlap: 95, efficiency: 120%}"): [
+        "$.measured.efficiency (line 4): 120% is not from 0.0001% to 100%, or 0; write what was measured",
+        "$.measured.overlap (line 4): 9500% is not from 0.0001% to 100%, or 0; write what was measured",
+    ],
+    case("measured: {step_time: 112 ms}"): [
+        "$.measured.step_time (line 4): unknown key; known keys: step_seconds, compute_seconds, communication_seconds, "
+    ],
     case("measured: {step_seconds: .nan}"): ["$.measured.step_seconds (line 4): .nan is not a finite number; write"],
     case("measured: {step_seconds: 1 s, idle_seconds: 2 s, communication_seconds: 0 s, exposed_seconds: 1 ms}"): [
         "$.measured.exposed_seconds (line 4): 1 ms are more than the 0 s that they are a part of",

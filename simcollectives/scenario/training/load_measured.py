@@ -55,7 +55,7 @@ def _load(
     step = _of_trace(context, path, model, logs) if "file" in value else None
     if "file" in value and given:
         context.add(path, f"a trace says {', '.join(given)} itself; leave file: out, or the numbers")
-    own = set(StepMeasuredModel.model_fields)
+    own = list(dict.fromkeys([*MEASURED_METRICS, *StepMeasuredModel.model_fields]))
     selector = None if namer is None else namer.selector(path, model.strategy, value, own, {})
     if "file" not in value:
         wrong = any(name in value for name in MEASURED_METRICS)
@@ -65,6 +65,9 @@ def _load(
     if step is not None:
         _check_ranks(context, path, step, namer, selector)
     _check_tokens(context, path, given, namer, selector)
+    if step is None and "mfu" in value and "mfu" not in namer.swept:
+        rule = "predictions are given their mfu, so that it would move them, not measure them"
+        context.add((*path, "mfu"), f"{rule}; leave it out, and write the throughput as tokens_per_second")
     if len(context.problems) > before:
         return None
     name = model.source or (f"{model.file}, {step.name}" if step is not None else "given numbers")
