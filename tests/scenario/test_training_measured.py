@@ -236,6 +236,10 @@ CASES = {
     case("measured: {file: trace.json.gz, step: 'ProfilerStep#7'}"): [
         '$.measured.step (line 4): no step "ProfilerStep#7" in the trace; did you mean "ProfilerStep#0"?'
     ],
+    case("measured: [{file: trace.json.gz, step: 9}, {file: trace.json.gz, step: '9'}]"): [
+        "$.measured[0].step (line 4): 9 is no mark of a step; write it as the trace does, such as ProfilerStep#9",
+        '$.measured[1].step (line 4): "9" is no mark of a step; write it as the trace does, such as ProfilerStep#9',
+    ],
     case("measured: {file: trace.json.gz, devices: 4}"): [
         "$.measured.file (line 4): the trace is of 8 ranks, the cluster has 4 there; write the point of the trace"
     ],

@@ -269,6 +269,12 @@ _METRIC_FIELDS: dict[str, Any] = {
 }
 
 
+def _read_step(value: object) -> object:
+    if isinstance(value, int) or str(value).isdigit():
+        raise custom_error(f"{shown(value)} is no mark of a step; write it as the trace does, such as ProfilerStep#9")
+    return value
+
+
 class _MeasuredStepModel(PointModel):
     """A measured step of a strategy at a point: one of a trace of PyTorch's profiler, or numbers."""
 
@@ -278,7 +284,9 @@ class _MeasuredStepModel(PointModel):
     file: str | None = Field(
         None, min_length=1, description="A trace of PyTorch's profiler, plain or gzip, relative to the scenario"
     )
-    step: str = Field("median", min_length=1, description="The step by its mark, or the one of median length")
+    step: Annotated[str, BeforeValidator(_read_step)] = Field(
+        "median", min_length=1, description="The step by its mark, ProfilerStep#9, or the one of median length"
+    )
     source: str | None = Field(None, min_length=1, description="Where the numbers are from")
 
 
