@@ -16,6 +16,8 @@ from simcollectives.units import format_bytes, format_seconds
 
 _MOST_MATCHES = 12
 _MOST_NAMED = 6
+_LEAST_SHARED = 0.01
+"""Below this share of the step, its difference is what parts leave of each other, and no whole to divide by."""
 _WHERE = "error: |predicted / measured - 1|, median / 90th percentile; bias: its signed median, + predicted too high"
 
 
@@ -72,8 +74,6 @@ def _trace_blocks(name: str, one: MeasuredStepComparison) -> list[Block]:
     metrics = list(one.measured)
     rows = ["step_seconds", *PARTS, *(metric for metric in metrics if metric not in ("step_seconds", *PARTS))]
     differences = {metric: (one.predicted[metric] or 0.0) - one.measured[metric] for metric in rows}
-    parts = [metric in ("step_seconds", *PARTS) for metric in rows]
-    shares = [differences[metric] / whole if whole and part else None for metric, part in zip(rows, parts, strict=True)]
     columns = [
         Column(
             "", [f"  {metric_name(metric)}" if metric in PARTS else metric_name(metric) for metric in rows], right=False
@@ -82,8 +82,11 @@ def _trace_blocks(name: str, one: MeasuredStepComparison) -> list[Block]:
         Column("predicted", [_shown(metric, one.predicted[metric]) for metric in rows]),
         Column("off by", [_off(one, metric) for metric in rows]),
         Column("difference", [_difference(differences[m]) if m.endswith("seconds") else NOTHING for m in rows]),
-        Column("of the step's (%)", [NOTHING if share is None else f"{round(100 * share)}" for share in shares]),
     ]
+    if abs(whole) >= _LEAST_SHARED * one.measured["step_seconds"]:
+        parts = ("step_seconds", *PARTS)
+        shares = [f"{round(100 * differences[metric] / whole)}" if metric in parts else NOTHING for metric in rows]
+        columns.append(Column("of the step's (%)", shares))
     largest = max(PARTS, key=lambda metric: abs(differences[metric]))
     way = "longer" if differences[largest] > 0 else "shorter"
     most = f"most of it is {metric_name(largest)}, predicted {format_seconds(abs(differences[largest]), 3)} {way}"

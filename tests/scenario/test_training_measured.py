@@ -60,6 +60,7 @@ def test_the_trace_of_a_simulated_step_differs_from_it_by_nothing(load: Loader, 
     assert all(match.measured == match.predicted for match in one.collectives)
     assert all(match.difference == pytest.approx(0, abs=1e-7) for match in one.collectives)
     assert result.passed
+    assert "of the step's (%)" not in text_of(result)  # shares of a difference of nothing
 
 
 def test_the_parts_of_the_difference_sum_to_it_and_the_largest_is_named(load: Loader, trace: dict[str, Any]) -> None:
@@ -74,6 +75,7 @@ def test_the_parts_of_the_difference_sum_to_it_and_the_largest_is_named(load: Lo
     assert parts[1] > 0
     text = " ".join(text_of(result).split())
     assert "most of it is exposed, predicted" in text
+    assert "of the step's (%)" in text
     assert "longer" in text
     data = json.loads(json_text(scenario_json(result)))
     assert data["measured"] is None
