@@ -325,6 +325,9 @@ def test_measured_sweeps_of_several_node_counts_are_told_apart() -> None:
         assert f"{4 * nodes} ranks on {nodes} nodes: median {100 * errors.median:.3g}%" in shown
     assert all(where in shown for where in ("below 64 KiB", "64 KiB to 4 MiB", "from 4 MiB", "too slow", "too fast"))
     upper, lower = figure.axes
+    figure.canvas.draw()
+    outside = [text.get_window_extent().x0 for text in lower.texts if text.get_text() in ("too slow", "too fast")]
+    assert min(outside) > lower.bbox.x1  # inside they would lie on curves
     (line,) = [line for line in lower.lines if line.get_color() == COLOURS[1]]
     assert np.array(line.get_ydata()).tolist() == pytest.approx([1 + error for error in result.measured[1].relative])
     marked = [line for line in upper.lines if line.get_linestyle() == "None" and len(line.get_xdata()) > 1]

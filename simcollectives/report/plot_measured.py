@@ -147,7 +147,7 @@ def _shade_ranges(axes: "Axes") -> None:
             axes.text(math.sqrt(start * end), 1.02, where, transform=axes.get_xaxis_transform(), **small)
     for height, word in ((0.94, "too slow"), (0.06, "too fast")):
         va = "top" if height > 0.5 else "bottom"
-        axes.text(0.995, height, word, transform=axes.transAxes, fontsize=SMALL_SIZE, color=GREY, va=va, ha="right")
+        axes.text(1.005, height, word, transform=axes.transAxes, fontsize=SMALL_SIZE, color=GREY, va=va, ha="left")
 
 
 def draw_ratios(axes: "Axes", sweep: MeasuredSweep, fit: Fit) -> None:

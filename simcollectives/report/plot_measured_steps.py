@@ -121,7 +121,7 @@ def draw_step_errors(axes: "Axes", measured: Sequence[MeasuredStepComparison]) -
             [error for _, error in mine],
             color=style.color,
             marker=style.marker,
-            linestyle=style.linestyle if key else "none",
+            linestyle=style.linestyle if key and len(mine) > 1 else "none",
             linewidth=1.5,
             markersize=5,
             label=plain(words),

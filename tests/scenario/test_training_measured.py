@@ -151,7 +151,11 @@ def test_the_tables_and_the_picture_say_where(given: ScenarioResult) -> None:
     figure = measured_steps_figure(given.measured_steps, "A title")
     assert figure is not None
     assert not text_overlaps(figure)
-    assert plot(given, kind="measured").get_xlabel() == "devices"
+    axes = plot(given, kind="measured")
+    assert axes.get_xlabel() == "devices"
+    lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    assert {len(line.get_xdata()) > 1 for line in lines} == {True, False}
+    assert all((line.get_linestyle() != "None") == (len(line.get_xdata()) > 1) for line in lines)
 
 
 def case(*lines: str, body: str = UNIFORM) -> str:
