@@ -18,7 +18,7 @@ _REFUSED = ("file", "slow")
 def read_cluster_file(
     context: Context, value: dict[str, Any], load: Callable[[Context, Any], ClusterSettings | None]
 ) -> tuple[dict[str, Any], str, dict[str, str]] | None:
-    """Return the file's cluster with what stands beside ``file:`` over it, a note of its fit, and as what it was fitted.
+    """Return the file's cluster with what stands beside ``file:`` over it, a note of its fit, and as what it was made.
 
     Notes every problem of the file, and returns None, where it holds no cluster that can exist.
     """
