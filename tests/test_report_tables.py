@@ -361,7 +361,10 @@ def test_errors_of_several_sweeps_stand_by_range_and_node_count_with_their_signs
     assert rows["32 ranks on 8 nodes"] == "10 / 10 -10 - - 38 / 48 -38 25 / 45 -25 -50% at 1 GiB"
     assert rows["all together"].endswith(" 15 / 38 -10 -50% at 1 GiB")
     assert "the worst: -50%, 32 ranks on 8 nodes, message 1 GiB\n" in text
-    assert "8 ranks on 2 nodes: on_2, source of 2\n32 ranks on 8 nodes: on_8, source of 8\n" in text
+    assert (
+        "8 ranks on 2 nodes: 3 points of on_2, source of 2\n32 ranks on 8 nodes: 3 points of on_8, source of 8\n"
+        in text
+    )
     assert re.search(
         r"^  1 MiB +1 ms +900 us +-10% +- +- +-$", text, re.MULTILINE
     )  # the other sweep has no such message
