@@ -208,7 +208,7 @@ def open_regular(path: Path, limit: int | None) -> IO[bytes]:
     """A file, opened for reading; InputError where it is no regular file or longer than ``limit`` bytes."""
     try:
         if path.is_dir():
-            raise InputError([Problem("", "this is a folder; name the CSV file in it")], str(path))
+            raise InputError([Problem("", "this is a folder; name the file in it")], str(path))
         if not path.exists():
             raise InputError([Problem("", "there is no such file; mend the path")], str(path))
         if not path.is_file():
