@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from simcollectives.cluster.nccl_graph import NcclGraph
+from simcollectives.cluster.nccl_graph import MAX_CHANNELS, NcclGraph
 from simcollectives.errors import InputError, Problem, show_value, suggestion
 from simcollectives.measured.nccl.available import NEW_GPUS, why_not
 from simcollectives.measured.nccl.bandwidth import bandwidth
@@ -19,7 +19,6 @@ from simcollectives.measured.nccl.types import Candidate, Model
 
 SOURCE = "NCCL 2.30.7"
 ASKED_FOR = "it is not among those asked for"
-_MOST_CHANNELS = 64
 _FEW_CHANNELS, _FAST_CHANNEL = 16, 45e9
 
 
@@ -88,7 +87,7 @@ def _communicator_channels(graph: NcclGraph, nodes: int) -> int:
     found = [one for one in (graph.searched("ring", nodes), graph.searched("tree", nodes)) if one is not None]
     if not found:
         return 1
-    channels = min(_MOST_CHANNELS, 2 * min(one.channels for one in found))
+    channels = min(MAX_CHANNELS, 2 * min(one.channels for one in found))
     again = nodes > 1 and graph.gpu in NEW_GPUS and found[0].intra > _FAST_CHANNEL and channels < _FEW_CHANNELS
     return 2 * channels if again else channels
 
