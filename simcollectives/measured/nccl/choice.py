@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.measured.nccl.constants import (
     FIRST_FACTOR_BYTES,
     PLATEAU_BYTES,
@@ -46,7 +47,14 @@ def _factors(model: Model, candidate: Candidate) -> tuple[float, ...]:
 
 
 def choose(model: Model, message_bytes: int) -> Choice:
-    """Return what NCCL picks for a message: the least time, the first in its order where times are equal."""
+    """Return what NCCL picks for a message: the least time, the first in its order where times are equal.
+
+    Raises:
+        InputError: the message is no whole number of bytes, 0 or more.
+    """
+    if not isinstance(message_bytes, int) or isinstance(message_bytes, bool) or message_bytes < 0:
+        rule = f"{show_value(message_bytes)} is no message; give a whole number of bytes, 0 or more"
+        raise InputError([Problem("message_bytes", rule)])
     times = [(one.label, candidate_seconds(model, one, message_bytes)) for one in model.available]
     ranked = sorted(range(len(times)), key=lambda place: (times[place][1], place))
     label, seconds = times[ranked[0]]

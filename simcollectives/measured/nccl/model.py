@@ -19,6 +19,7 @@ from simcollectives.measured.nccl.types import Candidate, Model
 
 SOURCE = "NCCL 2.30.7"
 ASKED_FOR = "it is not among those asked for"
+MAX_COUNT = 1 << 20
 _FEW_CHANNELS, _FAST_CHANNEL = 16, 45e9
 
 
@@ -35,9 +36,9 @@ def nccl_model(
     ``algorithms`` and ``protocols`` are those allowed, as NCCL_ALGO and NCCL_PROTO say.
 
     Raises:
-        InputError: a name is unknown, or no candidate can be taken; all problems at once.
+        InputError: a name is unknown, a number is no count, or no candidate can be taken; all problems at once.
     """
-    _check_names(collective, algorithms, protocols)
+    _check(collective, nodes, gpus_per_node, algorithms, protocols)
     world_size = nodes * gpus_per_node
     candidates = []
     for algorithm in ALGORITHMS:
@@ -98,7 +99,8 @@ def require_candidate(model: Model) -> None:
         return
     reasons = dict.fromkeys(one.reason for one in model.candidates if one.reason != ASKED_FOR)
     where = f"{model.collective} on {model.nodes} x {model.gpus_per_node} GPUs"
-    raise InputError(f"nothing is left for {where} ({'; '.join(list(reasons)[:6])}); allow ring and Simple")
+    why = f" ({'; '.join(list(reasons)[:6])})" if reasons else ""
+    raise InputError(f"nothing is left for {where}{why}; allow ring and Simple")
 
 
 def check_collective(collective: str) -> list[Problem]:
@@ -110,8 +112,12 @@ def check_collective(collective: str) -> list[Problem]:
     return [Problem("collective", text)]
 
 
-def _check_names(collective: str, algorithms: Sequence[str], protocols: Sequence[str]) -> None:
+def _check(collective: str, nodes: int, gpus: int, algorithms: Sequence[str], protocols: Sequence[str]) -> None:
     problems = check_collective(collective)
+    for place, number in (("nodes", nodes), ("gpus_per_node", gpus)):
+        if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MAX_COUNT:
+            text = f"{show_value(number)} is not a count; give a whole number from 1 to {MAX_COUNT}"
+            problems.append(Problem(place, text))
     for place, names, known in (("algorithms", algorithms, ALGORITHMS), ("protocols", protocols, PROTOCOLS)):
         for name in names:
             if name not in known:
