@@ -212,7 +212,7 @@ def open_regular(path: Path, limit: int | None) -> IO[bytes]:
         if not path.exists():
             raise InputError([Problem("", "there is no such file; mend the path")], str(path))
         if not path.is_file():
-            raise InputError([Problem("", "this is no regular file; save the sweep as a file first")], str(path))
+            raise InputError([Problem("", "this is no regular file; save it as a file first")], str(path))
         size = path.stat().st_size
         if limit is not None and size > limit:
             message = f"{size} bytes are more than the {limit} that are read; keep only the sets you need"
