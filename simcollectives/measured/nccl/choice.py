@@ -17,7 +17,7 @@ from simcollectives.measured.nccl.constants import (
     TREE_FACTOR_COUNT,
     TREE_FACTORS,
 )
-from simcollectives.measured.nccl.types import Candidate, Choice, Model, Range, Switch
+from simcollectives.measured.nccl.types import Candidate, Choice, Model, Range, Switch, is_whole
 
 LEAST_BYTES, MOST_BYTES = 8, 1 << 34
 """8 B to 16 GiB: the messages over which switches are looked for where nothing else is asked."""
@@ -52,7 +52,7 @@ def choose(model: Model, message_bytes: int) -> Choice:
     Raises:
         InputError: the message is no whole number of bytes, 0 or more.
     """
-    if not isinstance(message_bytes, int) or isinstance(message_bytes, bool) or message_bytes < 0:
+    if not is_whole(message_bytes, 0, math.inf):
         rule = f"{show_value(message_bytes)} is no message; give a whole number of bytes, 0 or more"
         raise InputError([Problem("message_bytes", rule)])
     times = [(one.label, candidate_seconds(model, one, message_bytes)) for one in model.available]

@@ -15,7 +15,7 @@ from simcollectives.measured.nccl.constants import (
     PROTOCOLS,
 )
 from simcollectives.measured.nccl.latency import Asked, latency_seconds
-from simcollectives.measured.nccl.types import Candidate, Model
+from simcollectives.measured.nccl.types import Candidate, Model, is_whole
 
 SOURCE = "NCCL 2.30.7"
 ASKED_FOR = "it is not among those asked for"
@@ -115,7 +115,7 @@ def check_collective(collective: str) -> list[Problem]:
 def _check(collective: str, nodes: int, gpus: int, algorithms: Sequence[str], protocols: Sequence[str]) -> None:
     problems = check_collective(collective)
     for place, number in (("nodes", nodes), ("gpus_per_node", gpus)):
-        if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MAX_COUNT:
+        if not is_whole(number, 1, MAX_COUNT):
             text = f"{show_value(number)} is not a count; give a whole number from 1 to {MAX_COUNT}"
             problems.append(Problem(place, text))
     for place, names, known in (("algorithms", algorithms, ALGORITHMS), ("protocols", protocols, PROTOCOLS)):
