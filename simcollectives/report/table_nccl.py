@@ -94,7 +94,8 @@ def _picks(prediction: Prediction, *, several: bool) -> list[Block]:
     """How NCCL's picks in a log agree with the prediction."""
     picks = prediction.picks
     if picks is None or not picks.calls:
-        return [caption("the log lists no calls of this collective (NCCL 2.23 and later do)")]
+        what = f"{prediction.model.collective} on {nodes_text(prediction)}"
+        return [caption(f"the log lists no calls of {what} (NCCL 2.23 and later list calls)")]
     where = f" on {nodes_text(prediction)}" if several else ""
     text = f"the log lists {counted(picks.calls, 'call')}{where}: {picks.agreeing} as predicted"
     if not picks.others:

@@ -101,6 +101,12 @@ def _count(number: int | None, noun: str) -> str:
     return f"unknown {noun}s" if number is None else counted(number, noun)
 
 
+def ran_as(model: Model, log: TuningLog) -> bool:
+    """Whether a log is of a run of as many ranks and nodes as the model's, as far as it says."""
+    ran = {(table.ranks, table.nodes) for table in log.tables if table.ranks is not None}
+    return not ran or any(ranks == model.world_size and nodes in (None, model.nodes) for ranks, nodes in ran)
+
+
 def compare_picks(model: Model, calls: Sequence[Call]) -> Picks:
     """Return how often the calls of a log were as the model predicts."""
     total = agreeing = 0
