@@ -11,7 +11,7 @@ from simcollectives.errors import InputError, listing, show_value, suggestion
 from simcollectives.measured import SHIPPED, MeasuredSweep, load_sweep, restrict
 from simcollectives.measured.fit import MIN_POINTS
 from simcollectives.scenario.build import build_cluster
-from simcollectives.scenario.context import MAX_OF_A_KIND, Context
+from simcollectives.scenario.context import Context
 from simcollectives.scenario.load_extras import cluster_and_options
 from simcollectives.scenario.load_points import Namer
 from simcollectives.scenario.places import Path, place_text, shown
@@ -26,9 +26,16 @@ Found = TypeVar("Found")
 
 
 def load_each(
-    context: Context, value: Any, load: Callable[[Path, dict[str, Any]], Found | None], example: str
+    context: Context,
+    value: Any,
+    load: Callable[[Path, dict[str, Any]], Found | None],
+    example: str,
+    sameness: Callable[[Found], object],
 ) -> tuple[Found, ...] | None:
-    """Return what each mapping of the section gives, which is one or a list of them; None where one is wrong."""
+    """Return what each mapping of the section gives, which is one or a list of them; None where one is wrong.
+
+    Two of equal ``sameness`` are one that stands twice, which is noted.
+    """
     several = isinstance(value, list)
     found: list[Found | None] = []
     if value == []:
@@ -40,22 +47,24 @@ def load_each(
             found.append(None)
             continue
         found.append(load(path, raw))
-    return None if None in found else tuple(one for one in found if one is not None)
+    if None in found:
+        return None
+    each = tuple(one for one in found if one is not None)
+    keys = [sameness(one) for one in each]
+    for index, key in enumerate(keys):
+        if (first := keys.index(key)) < index:
+            context.add((*PATH, index), f"the same as {place_text((*PATH, first))}; leave one of them out")
+    return each
 
 
 def load_measured(context: Context, value: Any, namer: Namer | None) -> tuple[MeasuredSettings, ...] | None:
     """Return the measured sweeps and what is fitted to each; None after noting a problem."""
     example = f"{{set: {SHIPPED[0]}, algorithm: ring}}"
-    found = load_each(context, value, lambda path, raw: _load(context, path, raw, namer), example)
-    for index, one in enumerate(found or ()):
-        first = next(place for place, other in enumerate(found or ()) if _same(one, other))
-        if first < index:
-            context.add((*PATH, index), f"the same as {place_text((*PATH, first))}; leave one of them out")
-    return found
+    return load_each(context, value, lambda path, raw: _load(context, path, raw, namer), example, _sameness)
 
 
-def _same(one: MeasuredSettings, other: MeasuredSettings) -> bool:
-    return (one.sweep, one.entry, one.point, one.level) == (other.sweep, other.entry, other.point, other.level)
+def _sameness(one: MeasuredSettings) -> object:
+    return one.sweep, one.entry, one.point, one.level
 
 
 def _load(context: Context, path: Path, value: dict[str, Any], namer: Namer | None) -> MeasuredSettings | None:
@@ -110,9 +119,7 @@ def _sweep(
             collective = None if namer is None else namer.collective.name
             sweep = load_sweep(folder / model.file, model.set, model.place, collective, ranks)
     except InputError as error:
-        source = "" if model.file is None else f"{show_value(model.file)[1:-1]}: "
-        for problem in error.problems[:MAX_OF_A_KIND]:
-            context.add(here, f"{source}{problem}")
+        context.add_file_error(here, model.file, error)
         return None
     sizes = f"{format_bytes(sweep.message_bytes[0])} to {format_bytes(sweep.message_bytes[-1])}"
     left = sum((model.min or 0) <= size <= (model.max or math.inf) for size in sweep.message_bytes)

@@ -7,11 +7,11 @@ from typing import Any
 
 from simcollectives.cluster import ChannelGraph, NcclGraph, load_machine, machine_names
 from simcollectives.cluster.nccl_graph import SPANS
-from simcollectives.errors import InputError, show_value
+from simcollectives.errors import InputError
 from simcollectives.measured.nccl import ALGORITHMS, PROTOCOLS, TuningLog, check_collective, read_tuning_log
 from simcollectives.scenario.bounds import load_bound
 from simcollectives.scenario.build import message_at
-from simcollectives.scenario.context import MAX_OF_A_KIND, Context
+from simcollectives.scenario.context import Context
 from simcollectives.scenario.keys import ANY_SECONDS
 from simcollectives.scenario.load_points import BaseNamer, Namer
 from simcollectives.scenario.nccl import model_of, shape_at, swept_messages
@@ -68,8 +68,7 @@ def _log(context: Context, name: str) -> TuningLog | None:
     try:
         return read_tuning_log(FilePath(context.document.source).parent / name)
     except InputError as error:
-        for problem in error.problems[:MAX_OF_A_KIND]:
-            context.add((*PATH, "tuning"), f"{show_value(name)[1:-1]}: {problem.message}")
+        context.add_file_error((*PATH, "tuning"), name, error)
     return None
 
 

@@ -8,9 +8,9 @@ from simcollectives.errors import InputError, listing, show_value, suggestion
 from simcollectives.measured.logs import MeasuredStep, ReadLog, read_log
 from simcollectives.measured.step_comparison import chosen_step, step_values
 from simcollectives.scenario.build import build_cluster
-from simcollectives.scenario.context import MAX_OF_A_KIND, Context
-from simcollectives.scenario.load_measured import PATH, load_each
-from simcollectives.scenario.places import Path, place_text
+from simcollectives.scenario.context import Context
+from simcollectives.scenario.load_measured import load_each
+from simcollectives.scenario.places import Path
 from simcollectives.scenario.training.keys import MEASURED_METRICS
 from simcollectives.scenario.training.naming import TrainingNamer
 from simcollectives.scenario.training.schema import StepMeasuredModel
@@ -31,14 +31,11 @@ def load_measured_steps(
 ) -> tuple[StepMeasurement, ...] | None:
     """Return what was measured; None after noting a problem."""
     logs: _Logs = {}
-    found = load_each(context, value, lambda path, raw: _load(context, path, raw, namer, logs), _EXAMPLE)
-    seen: dict[Any, Path] = {}
-    for index, one in enumerate(found or ()):
-        key = one.entry.label, frozenset(one.point.items()), frozenset(one.values.items())
-        first = seen.setdefault(key, (*PATH, index))
-        if first != (*PATH, index):
-            context.add((*PATH, index), f"the same as {place_text(first)}; leave one of them out")
-    return found
+    return load_each(context, value, lambda path, raw: _load(context, path, raw, namer, logs), _EXAMPLE, _sameness)
+
+
+def _sameness(one: StepMeasurement) -> object:
+    return one.entry.label, one.point, one.values
 
 
 def _load(
@@ -107,8 +104,7 @@ def _of_trace(context: Context, path: Path, model: StepMeasuredModel, logs: _Log
             logs[model.file] = read_log(FilePath(context.document.source).parent / model.file)
         except InputError as error:
             logs[model.file] = None
-            for problem in error.problems[:MAX_OF_A_KIND]:
-                context.add(here, f"{show_value(model.file)[1:-1]}: {problem}")
+            context.add_file_error(here, model.file, error)
     log = logs[model.file]
     if log is None:
         context.unusable.add(here)
