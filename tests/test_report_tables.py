@@ -36,7 +36,7 @@ from simcollectives.report.tables import (
 from simcollectives.report.text import Column, TextTable, with_unit
 from simcollectives.scenario import MeasuredComparison, ScenarioResult, load_scenario, run_scenario
 from simcollectives.training.catalogue import list_models
-from simcollectives.units import format_bytes
+from simcollectives.units import format_bandwidth, format_bytes, format_seconds
 
 RING = """
 title: Ring against [butterfly]
@@ -225,7 +225,8 @@ def test_measured_table_has_errors_as_given_and_fitted(results: dict[str, Scenar
         (row,) = re.findall(f"^ring, {name} .*$", text, re.MULTILINE)
         assert row.endswith(f"{100 * one.largest:.3g}% at {format_bytes(one.largest_at_bytes, family='binary')}")
         assert f"  {shown(one.median)} / {shown(one.p90)}  " in row
-    assert "alpha 1.683 us, bandwidth 288.9 GB/s" in text
+    fit = measured.fit
+    assert f"alpha {format_seconds(fit.alpha)}, bandwidth {format_bandwidth(fit.bandwidth)}" in text
     assert text.count("iB") + text.count(" B ") >= len(measured.sweep.message_bytes)
 
 
