@@ -217,3 +217,10 @@ def test_memory_is_bounded(path: Path, kind: str) -> None:
         tracemalloc.stop()
         assert len(log.measured) == 2
     assert peaks[1] < peaks[0] + 20 * MAX_LINE
+
+
+def test_damaged_gzip_that_leaves_nothing_is_said(tmp_path: Path) -> None:
+    packed = gzip.compress(TEXTS["osu"].encode())
+    (tmp_path / "a.log.gz").write_bytes(packed[:-8] + bytes(8))
+    with pytest.raises(InputError, match="its gzip data are damaged, and nothing before is known as a measurement"):
+        read_log(tmp_path / "a.log.gz")

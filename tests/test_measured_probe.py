@@ -37,7 +37,7 @@ from simcollectives.measured.probe import (
 from simcollectives.measured.probe import collectives as right_results
 from simcollectives.measured.probe.group import Group, chosen_backend
 from simcollectives.measured.probe.local import copy, products
-from simcollectives.measured.probe.plan import SPLIT
+from simcollectives.measured.probe.plan import SPLIT, check_same
 from simcollectives.measured.probe.spawn import RankError, _Failed, _raise, _Ranks
 from simcollectives.metrics import busbw
 from simcollectives.report import probe_options, probing
@@ -121,9 +121,11 @@ def test_options_are_all_looked_at(with_torch: None, call: Call) -> None:
         (["--ranks", "1", "--backend", "gloo"], "--ranks: one rank has nobody to send to"),
         (["-o", "no/such/x.csv"], "-o: there is no folder no/such; make it first"),
         (["-o", "sets.csv"], "-o: sets.csv is no file for times"),
+        (["-o", "folder.csv"], "-o: cannot write folder.csv: is a directory"),
     ],
 )
 def test_options_that_do_not_go_together(with_torch: None, call: Call, options: list[str], message: str) -> None:
+    Path("folder.csv").mkdir()
     done = call("probe", *options)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
@@ -150,6 +152,9 @@ def test_who_started_this_process() -> None:
         ({"RANK": "0"}, "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT: not set, though RANK is"),
         (TORCHRUN | {"RANK": "8"}, "RANK: 8 is not below WORLD_SIZE, 8"),
         (TORCHRUN | {"RANK": "-1", "LOCAL_RANK": "x"}, 'LOCAL_RANK: "x" is no whole number'),
+        (TORCHRUN | {"MASTER_PORT": "first"}, 'MASTER_PORT: "first" is no whole number'),
+        (TORCHRUN | {"MASTER_PORT": "99999"}, "MASTER_PORT: 99999 is no port from 1 to 65535"),
+        (TORCHRUN | {"LOCAL_WORLD_SIZE": "0"}, "LOCAL_WORLD_SIZE: 0 ranks on a node are none"),
         ({"SLURM_STEP_NUM_TASKS": "16"}, "srun started 16 processes"),
         ({"OMPI_COMM_WORLD_SIZE": "2"}, "mpirun of Open MPI started 2 processes"),
     ],
@@ -158,6 +163,33 @@ def test_launches_that_cannot_be(environment: dict[str, str], message: str) -> N
     with pytest.raises(InputError) as error:
         placement_of(environment)
     assert message in str(error.value)
+
+
+def test_ranks_with_other_options_are_refused() -> None:
+    first, other = Plan(("reduce",), ("int8",), (8,)), Plan(("reduce",), ("int8",), (8, 16), warmup=1)
+    check_same([first, first])
+    with pytest.raises(InputError) as error:
+        check_same([first, other, first, other])
+    rule = "another value on rank 1, 3 than on rank 0; give every node the same options"
+    assert str(error.value).splitlines() == [f"--from, --to, --factor: {rule}", f"--warmup: {rule}"]
+
+
+def test_each_node_says_what_is_wrong_in_its_options(
+    with_torch: None, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "_LATER_SECONDS", 0.0)
+    for rank, local_rank, said in (("3", "3", ""), ("4", "0", "--factor: ")):
+        for name, value in {**TORCHRUN, "RANK": rank, "LOCAL_RANK": local_rank}.items():
+            monkeypatch.setenv(name, value)
+        done = call("probe", "--factor", "x")
+        assert (done.returncode, done.stderr[:10]) == (2, said)
+
+
+def test_a_process_without_a_place_says_so(with_torch: None, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**TORCHRUN, "RANK": "8"}.items():
+        monkeypatch.setenv(name, value)
+    done = call("probe")
+    assert (done.returncode, done.stderr) == (2, "RANK: 8 is not below WORLD_SIZE, 8; let torchrun set both\n")
 
 
 @pytest.mark.parametrize("collective", PLACES_OF)
@@ -264,6 +296,14 @@ def test_what_is_stopped_keeps_its_points(
     assert [one["message_bytes"] for one in json.loads(done.stdout)["rows"]] == [1024, 4096]
     assert "2 of 102 points, in x.csv and sets.csv" in done.stderr
     assert ("rank 1 died" in done.stderr) == (code == 2)
+
+
+def test_nothing_measured_is_an_error(measuring: Callable[[Callable[[], Iterator[Event]]], Call]) -> None:
+    left_out = [LeftOut("reduce in float64 below 8 B", "a message has at least an element")]
+    done = measuring(lambda: iter([system(), *left_out]))("-o", "x.csv", "--from", "1B", "--to", "4B")
+    assert (done.returncode, list(Path().iterdir())) == (2, [])
+    assert "left out: reduce in float64 below 8 B: a message has at least an element" in done.stderr
+    assert "nothing was measured: all that was asked for is left out" in done.stderr
 
 
 def test_several_element_types_are_several_sets(measuring: Callable[[Callable[[], Iterator[Event]]], Call]) -> None:

@@ -115,6 +115,19 @@ def test_three_ranks_of_torchrun_with_other_element_types(tmp_path: Path) -> Non
     assert load_sweep(tmp_path / "x.csv", "x_all_to_all_int8").message_bytes == (3072,)
 
 
+def test_ranks_of_other_options_end_with_the_reason(tmp_path: Path) -> None:
+    started = []
+    for rank in ("0", "1"):
+        meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29617"}
+        environment = {**ENVIRONMENT, **meeting, "RANK": rank, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": "2"}
+        command = [sys.executable, *PROBE, "--collectives", "reduce", "--to", ("1 KiB", "2 KiB")[int(rank)]]
+        started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True))
+    for process in started:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 2, errors
+        assert "--from, --to, --factor: another value on rank 1 than on rank 0" in errors
+
+
 def stopped_after_two_rows(folder: Path, stop: Callable[[subprocess.Popen[str], dict[int, int]], None]) -> Done:
     """The command, of which ``stop`` is told its process and those of its ranks once two points are printed."""
     command = [sys.executable, *PROBE, "--collectives", "all_reduce", "--to", "1 GiB", "-o", "x.csv"]

@@ -208,11 +208,11 @@ def open_regular(path: Path, limit: int | None) -> IO[bytes]:
     """A file, opened for reading; InputError where it is no regular file or longer than ``limit`` bytes."""
     try:
         if path.is_dir():
-            raise InputError([Problem("", "this is a folder; name the CSV file in it")], str(path))
+            raise InputError([Problem("", "this is a folder; name the file in it")], str(path))
         if not path.exists():
             raise InputError([Problem("", "there is no such file; mend the path")], str(path))
         if not path.is_file():
-            raise InputError([Problem("", "this is no regular file; save the sweep as a file first")], str(path))
+            raise InputError([Problem("", "this is no regular file; save it as a file first")], str(path))
         size = path.stat().st_size
         if limit is not None and size > limit:
             message = f"{size} bytes are more than the {limit} that are read; keep only the sets you need"

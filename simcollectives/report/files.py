@@ -1,6 +1,7 @@
 """Results as files and as JSON. A file appears whole or not at all."""
 
 import csv
+import errno
 import io
 import json
 import math
@@ -111,6 +112,22 @@ def write_whole(path: Path, content: bytes) -> Path:
     except OSError as error:
         raise _cannot_write(path, error) from error
     return path
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written, before there is anything to write.
+
+    Raises:
+        InputError: it cannot.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        part.touch(exist_ok=False)
+        part.unlink()
+    except OSError as error:
+        raise _cannot_write(path, error) from error
 
 
 def make_folder(folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from simcollectives.engines.job import DTYPES, MAX_MESSAGE_BYTES
 from simcollectives.errors import Gathered, InputError, Problem, show_value, suggestion
 from simcollectives.measured.probe import BACKENDS, PLACES_OF, Placement, Plan, placement_of
+from simcollectives.report.files import check_writable
 from simcollectives.report.reading import check_output
 from simcollectives.scenario.points import RangeError, expand_factor
 from simcollectives.units import parse_bytes, parse_seconds
@@ -161,6 +162,8 @@ def _check_output(text: str | None) -> None:
     check_output(output)
     if not output.parent.is_dir():
         raise InputError([Problem("-o", f"there is no folder {output.parent}; make it first")])
+    for path in (output, output.with_name("sets.csv")):
+        check_writable(path)
 
 
 def _check_torch() -> None:

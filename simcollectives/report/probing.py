@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NoReturn
 
 from simcollectives.errors import InputError, Problem, counted
 from simcollectives.measured.logs.write import sets_csv, timings_csv
@@ -17,6 +18,7 @@ from simcollectives.measured.probe import (
     Plan,
     Row,
     System,
+    placement_of,
     spread_columns,
     sweeps_of,
 )
@@ -44,7 +46,7 @@ def run_probe(
     """
     from simcollectives.measured.probe.plan import PLACES_OF
 
-    speaks = os.environ.get("RANK", "0") == "0"
+    speaks, tells = _voice(os.environ)
     output = output if speaks else None
     plan = Plan(tuple(PLACES_OF), ("float32",), (), matmul=matmul, copies=copies)
     try:
@@ -52,9 +54,9 @@ def run_probe(
         asked = _settled(asked)
         session = Session(asked.plan, output, as_json=as_json)
     except InputError:
-        if speaks:
+        if tells:
             raise
-        time.sleep(_LATER_SECONDS)  # rank 0 finds and says the same, before torchrun ends all
+        time.sleep(_LATER_SECONDS)  # the first rank of the node says the same, before torchrun ends all
         return ExitCode.BAD_INPUT
     try:
         _measure(asked, session)
@@ -63,17 +65,42 @@ def run_probe(
         if speaks:
             _say(f"interrupted after {session.kept}")
         return ExitCode.INTERRUPTED
-    except InputError:
+    except InputError as error:
         session.end()
         if session.rows:
             _say(f"kept {session.kept}")
+        if asked.placement is not None:
+            _end_at_once(error)
         raise
     session.end()
+    if session.found_nothing:
+        raise InputError("nothing was measured: all that was asked for is left out; ask for other sizes or types")
     if session.output is not None:
         _say(f"wrote {session.kept}")
     if session.wrong:
         _say(f"wrong results at {counted(session.wrong, 'point')}: see #wrong; they are in no file")
     return ExitCode.EXPECTATION_FAILED if session.wrong else ExitCode.DONE
+
+
+def _voice(environment: Mapping[str, str]) -> tuple[bool, bool]:
+    """Whether this process says what is found, as rank 0 or alone; and what is wrong in options, as one of each node.
+
+    One that has no place among the ranks says so.
+    """
+    try:
+        placement = placement_of(environment)
+    except InputError:
+        return True, True
+    if placement is None:
+        return True, True
+    return placement.rank == 0, placement.local_rank == 0 or placement.rank == 0
+
+
+def _end_at_once(error: InputError) -> NoReturn:
+    """End a rank that failed without its exit handlers: threads of its libraries wait for other ranks, or abort."""
+    _say(str(error))
+    sys.stdout.flush()
+    os._exit(ExitCode.BAD_INPUT)
 
 
 def _settled(asked: Asked) -> Asked:
@@ -142,6 +169,11 @@ class Session:
             sets_csv((), self._beside(self.output))
 
     @property
+    def found_nothing(self) -> bool:
+        """Whether everything that was asked for was left out. (Ranks but the first never hear what was found.)"""
+        return bool(self.left_out) and not (self.rows or self.multiplied or self.copied)
+
+    @property
     def wrong(self) -> int:
         """At how many points a result was wrong."""
         return sum(any(half.wrong for half in row.halves) for row in self.rows)
@@ -187,7 +219,7 @@ class Session:
         self.system = system
         places = f"{counted(len(system.ranks), 'rank')} on {counted(system.nodes, 'node')}"
         most = f"about {self.plan.seconds_per_point:g} s a point and place"
-        what = f"; {self.plan.points} points, {most}" if self.plan.points else ""
+        what = f"; {counted(self.plan.points, 'point')}, {most}" if self.plan.points else ""
         _say(f"probe: {places}, {system.backend}, torch {system.torch_version}{what}")
         if not self.as_json and self.plan.points:
             from simcollectives import __version__
@@ -200,7 +232,8 @@ class Session:
             print(foot_line(self._table(self.rows[-1])) + "\n", flush=True)
         self.rows.append(row)
         if first:
-            _say(f"probe: {row.collective} in {row.dtype}, {len(self.rows) - 1} of {self.plan.points} points done")
+            done = f"{len(self.rows) - 1} of {counted(self.plan.points, 'point')} done"
+            _say(f"probe: {row.collective} in {row.dtype}, {done}")
         self._write()
         if not self.as_json and self.system is not None:
             self._print(row, self.system, first=first)

@@ -149,6 +149,9 @@ def training_plot(result: ScenarioResult, ax: "Axes | None", kind: str) -> "Axes
         raise InputError([Problem("kind", f"no step is drawn; {remedy}")])
     if kind == "measured" and not result.measured_steps:
         raise InputError([Problem("kind", "there are no measurements; write measured: in the scenario")])
+    if kind == "measured" and not any(one.relative for one in result.measured_steps):
+        rule = "nothing that was measured has an error: it is 0, or not predicted"
+        raise InputError([Problem("kind", f"{rule}; measure what is not, such as step_seconds")])
     axes = _new_axes(result.scenario.title) if ax is None else ax
     _draw(result, axes, kind)
     if ax is None and axes.get_legend_handles_labels()[1]:

@@ -255,11 +255,16 @@ class Context:
         return first + "}" if separator == "}, " else first
 
 
-def _in_order(problem: Problem) -> tuple[int, list[str | int], str]:
-    """Sort problems by line, then by place, where [2] comes before [10]."""
-    parts: list[str | int] = list(re.split(r"([0-9]+)", problem.place))
+def _in_order(problem: Problem) -> tuple[int, list[str | int], list[str | int]]:
+    """Sort problems by line, then by place and message, where 2 comes before 10."""
+    return problem.line or 0, _by_numbers(problem.place), _by_numbers(problem.message)
+
+
+def _by_numbers(text: str) -> list[str | int]:
+    """A text in parts, of which every second is a number."""
+    parts: list[str | int] = list(re.split(r"([0-9]{1,18})", text))
     parts[1::2] = [int(number) for number in parts[1::2]]
-    return problem.line or 0, parts, problem.message
+    return parts
 
 
 def unknown_key(key: str, known: list[str]) -> str:

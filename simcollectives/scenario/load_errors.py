@@ -40,7 +40,7 @@ def load_error(
         and name in (None, one.name)
         and all(namer.number(one.point, key) == value for key, value in point.items())
     ]
-    reason = _lacking(namer.measured, chosen, metric, messages)
+    reason = _lacking(namer.measured, chosen, metric, messages, by_set="set" in own)
     if reason is not None:
         namer.context.add(here, reason)
     if reason is not None or bound is None:
@@ -52,18 +52,19 @@ def load_error(
     return ErrorExpectation(*common, subject.removesuffix("_error"), metric, having, messages, what, bound)
 
 
-def _lacking(measured: Sequence[Measurement], chosen: Sequence[int], metric: str, messages: str | None) -> str | None:
+def _lacking(
+    measured: Sequence[Measurement], chosen: Sequence[int], metric: str, messages: str | None, *, by_set: bool
+) -> str | None:
     """Why there are no errors to speak of, with the remedy."""
     if not measured:
         return "nothing is measured, so that there are no errors; write measured: in the scenario"
     if not chosen:
-        has = listing(
-            [
-                f"{one.entry.label} at {point_text(without_options(one.point)) or 'the point as written'}"
-                for one in measured
-            ]
-        )
-        return f"none of what is measured is there; measured: has {has}"
+        has = [
+            f"{one.entry.label} at {point_text(without_options(one.point)) or 'the point as written'}"
+            + (f" (set: {one.name})" if by_set else "")
+            for one in measured
+        ]
+        return f"none of what is measured is there; measured: has {listing(has)}"
     known = list(dict.fromkeys(name for place in chosen for name in measured[place].metrics))
     if metric not in known:
         return f"{metric} is not measured there; write of: {' or '.join(known)}"

@@ -1,13 +1,13 @@
 """The section ``measured:`` of a scenario of a collective: measured sweeps, each at a point of its own."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from simcollectives.engines import DTYPES, closed_form
-from simcollectives.errors import InputError, listing, show_value, suggestion
+from simcollectives.errors import InputError, counted, listing, show_value, suggestion
 from simcollectives.measured import SHIPPED, MeasuredSweep, load_sweep, restrict
 from simcollectives.measured.fit import MIN_POINTS
 from simcollectives.scenario.build import build_cluster
@@ -26,16 +26,9 @@ Found = TypeVar("Found")
 
 
 def load_each(
-    context: Context,
-    value: Any,
-    load: Callable[[Path, dict[str, Any]], Found | None],
-    example: str,
-    sameness: Callable[[Found], object],
+    context: Context, value: Any, load: Callable[[Path, dict[str, Any]], Found | None], example: str
 ) -> tuple[Found, ...] | None:
-    """Return what each mapping of the section gives, which is one or a list of them; None where one is wrong.
-
-    Two of equal ``sameness`` are one that stands twice, which is noted.
-    """
+    """Return what each mapping of the section gives, which is one or a list of them; None where one is wrong."""
     several = isinstance(value, list)
     found: list[Found | None] = []
     if value == []:
@@ -47,24 +40,29 @@ def load_each(
             found.append(None)
             continue
         found.append(load(path, raw))
-    if None in found:
-        return None
-    each = tuple(one for one in found if one is not None)
-    keys = [sameness(one) for one in each]
-    for index, key in enumerate(keys):
-        if (first := keys.index(key)) < index:
-            context.add((*PATH, index), f"the same as {place_text((*PATH, first))}; leave one of them out")
-    return each
+    return None if None in found else tuple(one for one in found if one is not None)
 
 
 def load_measured(context: Context, value: Any, namer: Namer | None) -> tuple[MeasuredSettings, ...] | None:
     """Return the measured sweeps and what is fitted to each; None after noting a problem."""
     example = f"{{set: {SHIPPED[0]}, algorithm: ring}}"
-    return load_each(context, value, lambda path, raw: _load(context, path, raw, namer), example, _sameness)
+    found = load_each(context, value, lambda path, raw: _load(context, path, raw, namer), example)
+    if namer is not None:
+        check_repeats(context, found or (), lambda one, other: _same(namer, one, other))
+    return found
 
 
-def _sameness(one: MeasuredSettings) -> object:
-    return one.sweep, one.entry, one.point, one.level
+def check_repeats(context: Context, found: Sequence[Found], same: Callable[[Found, Found], bool]) -> None:
+    """Note each measurement that stands in the list twice: it would count twice."""
+    for index, one in enumerate(found):
+        first = next((place for place, other in enumerate(found[:index]) if same(one, other)), None)
+        if first is not None:
+            context.add((*PATH, index), f"the same as {place_text((*PATH, first))}; leave one of them out")
+
+
+def _same(namer: Namer, one: MeasuredSettings, other: MeasuredSettings) -> bool:
+    alike = (one.sweep, one.entry, one.level) == (other.sweep, other.entry, other.level)
+    return alike and namer.same_point(one.point, other.point)
 
 
 def _load(context: Context, path: Path, value: dict[str, Any], namer: Namer | None) -> MeasuredSettings | None:
@@ -81,7 +79,8 @@ def _load(context: Context, path: Path, value: dict[str, Any], namer: Namer | No
     found = namer.entry((*path, "algorithm"), model.algorithm)
     point = None
     if found is not None and named is not None:
-        point = namer.complete(path, {**named, **found[1]}, [found[0]], "message")
+        mine = namer.own_point(path, found[0], named, found[1])
+        point = None if mine is None else namer.complete(path, mine, [found[0]], "message")
     sweep = _sweep(context, path, model, namer, point)
     if found is None or sweep is None or point is None or namer.fits is None:
         return None
@@ -124,7 +123,9 @@ def _sweep(
     sizes = f"{format_bytes(sweep.message_bytes[0])} to {format_bytes(sweep.message_bytes[-1])}"
     left = sum((model.min or 0) <= size <= (model.max or math.inf) for size in sweep.message_bytes)
     if left < MIN_POINTS:
-        context.add(path, f"{left} measured points are left; a fit needs {MIN_POINTS} of {sizes}: widen min and max")
+        what = f"{counted(left, 'measured point')} {'is' if left == 1 else 'are'} left; a fit needs {MIN_POINTS}"
+        whole = left == len(sweep.message_bytes)
+        context.add(path, f"{what}: measure more messages" if whole else f"{what} of {sizes}: widen min and max")
         return None
     return restrict(sweep, model.min, model.max)
 
@@ -155,6 +156,8 @@ def _fitted(
     elif sweep.nodes not in (None, cluster.nodes):
         rule = f"{sweep.name} ran on {sweep.nodes} nodes, the cluster has {cluster.nodes}"
         context.add(named, f"{rule}; change the cluster or take another set")
+    if cluster.world_size == 1:
+        context.add(path, "one rank moves nothing, so that no time is predicted; name a point of 2 ranks or more")
     levels = [level.name for level in cluster.levels]
     level = model.level or levels[-1]
     if level not in levels:

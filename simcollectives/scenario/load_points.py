@@ -98,6 +98,10 @@ class BaseNamer(ABC):
         """Return the number of a key at a point, which names it or leaves it as written; None where there is none."""
         return point.get(key) if self.cluster is None else number_at(self.cluster, point, key)
 
+    def same_point(self, one: Point, other: Point) -> bool:
+        """Whether two points are the same, where one may name what the other leaves as written."""
+        return all(self.number(one, key) == self.number(other, key) for key in {**one, **other})
+
     def lacks(self, path: Path, point: Point, along: str) -> bool:
         """Whether a point leaves something open that no key gives; a problem if so."""
         del path, point, along
@@ -221,11 +225,21 @@ class BaseNamer(ABC):
         if found is None or named is None:
             return None
         entry, fixed = found
+        mine = self.own_point(path, entry, named, fixed)
+        return None if mine is None else self.run(path, entry, {**shared, **mine})
+
+    def own_point(
+        self, path: Path, entry: AlgorithmEntry, named: Mapping[str, Any], fixed: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Return the named keys of a point and the options that a reference fixes; or note those that do not go."""
+        before = len(self.context.problems)
         for key in named:
             if is_option(key) and not is_free(key, entry):
                 self.context.add((*path, key), f"{entry.label} does not take it from the point; leave it out")
-                return None
-        return self.run(path, entry, {**shared, **named, **fixed})
+            elif named[key] != fixed.get(key, named[key]):
+                other = f"the {self.names} is named with {value_text(key, fixed[key])}"
+                self.context.add((*path, key), f"{value_text(key, named[key])}, but {other}; leave one of them out")
+        return {**named, **fixed} if len(self.context.problems) == before else None
 
     def run(self, path: Path, entry: AlgorithmEntry, point: Point) -> Selector | None:
         """Return an algorithm at a point that exists, or note why it does not."""

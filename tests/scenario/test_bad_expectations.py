@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -172,7 +173,7 @@ CASES = {
     ],
     scenario("measured: []"): ["$.measured (line 4): an empty list measures nothing; write {set: "],
     scenario("measured: [ring]"): ['$.measured[0] (line 4): "ring" is not a mapping; write {set: '],
-    scenario(f"measured: [{SWEEP}, {SWEEP}]"): [
+    scenario(f"measured: [{SWEEP}, {SWEEP[:-1]}, devices: 8}}]"): [
         "$.measured[1] (line 4): the same as $.measured[0]; leave one of them out"
     ],
     scenario(f"measured: [{SWEEP}, {{set: h100, algorithm: rung}}]"): [
@@ -183,7 +184,7 @@ CASES = {
         "$.expect[0].median_error (line 4): nothing is measured, so that there are no errors; write measured: in the"
     ],
     scenario(f"measured: {SWEEP}\nexpect: [{{median_error: {{devices: 4}}, at_most: 10%}}]"): [
-        "$.expect[0].median_error (line 5): none of what is measured is there; measured: has ring at the point as written"
+        "$.expect[0].median_error (line 5): none of what is measured is there; measured: has ring at the point as written (set: h100_"
     ],
     scenario(f"measured: {SWEEP}\nexpect: [{{p90_error: {{set: other, messages: tiny}}, at_most: 10}}]"): [
         '$.expect[0].p90_error.messages (line 5): "tiny" is unknown; known: small, middle, large',
@@ -195,6 +196,24 @@ CASES = {
         "$.expect[0].largest_error (line 5): errors are of many messages; take a range: messages: large",
         "$.expect[0].rel (line 5): a tolerance belongs to equals, not to at_most; leave it out",
     ],
+    scenario("measured: {file: one.csv, algorithm: ring}"): [
+        "$.measured (line 4): 1 measured point is left; a fit needs 3: measure more messages"
+    ],
+    scenario("measured: {file: wrong.csv, algorithm: ring}"): [
+        f'$.measured.file (line 4): wrong.csv: time_us (line {line}): "x" is no time' for line in (9, 10)
+    ],
+    scenario("measured: {file: three.csv, algorithm: ring, devices: 1}"): [
+        "$.measured (line 4): one rank moves nothing, so that no time is predicted; name a point of 2 ranks or more"
+    ],
+    scenario("measured: {file: three.csv, algorithm: ring, rabenseifner.order: far}"): [
+        '$.measured["rabenseifner.order"] (line 4): ring does not take it from the point; leave it out'
+    ],
+    scenario(
+        "sweep: {rabenseifner.order: [near, far]}",
+        "measured: {file: three.csv, algorithm: {rabenseifner: {order: near}}, rabenseifner.order: far}",
+    ).replace("{rabenseifner: {order: far}}]", "rabenseifner]"): [
+        '$.measured["rabenseifner.order"] (line 5): far, but the algorithm is named with near; leave one of them out'
+    ],
     scenario("measured: {set: h100_1n8_aws_p5_allreduce_auto, algorithm: ring, min: 1 TiB}"): [
         "$.measured (line 4): 0 measured points are left; a fit needs 3 of 8 B to 16 GiB: widen min and max"
     ],
@@ -202,7 +221,11 @@ CASES = {
 
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=places[0][:60]) for text, places in CASES.items()])
-def test_each_problem_has_place_line_rule_and_remedy(text: str, refuse: Refuser) -> None:
+def test_each_problem_has_place_line_rule_and_remedy(text: str, refuse: Refuser, tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("set,size_bytes,time_us,place\nmine,8,1,out\n")
+    rows = "".join(f"mine,{2**line},{'x' if line >= 9 else 1},out\n" for line in range(2, 11))
+    (tmp_path / "wrong.csv").write_text(f"set,size_bytes,time_us,place\n{rows}")
+    (tmp_path / "three.csv").write_text("set,size_bytes,time_us,place\nmine,8,1,out\nmine,16,1,out\nmine,32,1,out\n")
     found = refuse(text)
     expected = CASES[text]
     assert len(found) == len(expected), found

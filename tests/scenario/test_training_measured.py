@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from simcollectives.errors import InputError
 from simcollectives.interop.chrome_trace import chrome_trace, trace_text
 from simcollectives.report.files import json_text, scenario_json
 from simcollectives.report.plot_measured_steps import measured_steps_figure
@@ -94,9 +95,15 @@ def test_collectives_that_only_one_side_has_are_said(load: Loader, tmp_path: Pat
     assert "predicted without a measured one alike: 1 x all_reduce of " in text
 
 
+def test_a_trace_of_other_ranks_is_refused(load: Loader, tmp_path: Path, trace: dict[str, Any]) -> None:
+    (tmp_path / "trace.json").write_text(json.dumps(trace | {"distributedInfo": {"world_size": 1}}))
+    with pytest.raises(InputError, match="the trace is of 1 rank, the cluster has 8 there"):
+        load(training(DDP, "measured: {file: trace.json}", cluster=NODES))
+
+
 GIVEN = """\
 measured:
-- {strategy: ddp, devices: 2, step_seconds: 100 us, tokens_per_second: 1e6, source: a log}
+- {strategy: ddp, devices: 2, step_seconds: 100 us, tokens_per_second: 2.56e6, source: a log}
 - {strategy: ddp, devices: 8, step_seconds: 1 s, exposed_seconds: 0 s, source: a log}
 - {strategy: all_reduce_once, devices: 8, step_seconds: 1 ms, peak_bytes: 1 GB, source: another}"""
 
@@ -180,8 +187,35 @@ CASES = {
     case("measured: {step_seconds: 10 ms, compute_seconds: 8 ms, exposed_seconds: 1 ms, idle_seconds: 0 s}"): [
         "$.measured.step_seconds (line 4): compute + exposed + idle are 8 ms + 1 ms + 0 s = 9 ms, the step 10 ms; they must"
     ],
-    case("measured: [{step_seconds: 1 s}, {step_seconds: 1 s}]"): [
+    case("measured: [{step_seconds: 1 s}, {step_seconds: 1000 ms, devices: 8}]"): [
         "$.measured[1] (line 4): the same as $.measured[0]; leave one of them out"
+    ],
+    case("measured: {step_seconds: 1e-320 s, tokens_per_second: 1e308, peak_bytes: 1e-300 B, overlap: 150%}"): [
+        "$.measured.overlap (line 4): 150% is not from 0.0001% to 100%, or 0; write what was measured",
+        "$.measured.peak_bytes (line 4): 1e-300 B is not from 1 B to ",
+        "$.measured.step_seconds (line 4): 1e-308 ps is not from 1 ps to ",
+        "$.measured.tokens_per_second (line 4): 1e+308 is not from 1e-06 to ",
+    ],
+    case("measured: {step_seconds: .nan}"): ["$.measured.step_seconds (line 4): .nan is not a finite number; write"],
+    case("measured: {step_seconds: 1 s, idle_seconds: 2 s, communication_seconds: 0 s, exposed_seconds: 1 ms}"): [
+        "$.measured.exposed_seconds (line 4): 1 ms are more than the 0 s that they are a part of",
+        "$.measured.idle_seconds (line 4): 2 s are more than the 1 s that they are a part of",
+    ],
+    case("measured: {step_seconds: 1 ms, tokens_per_second: 128000}"): [  # of one rank: 128 tokens of each of 8
+        "$.measured.tokens_per_second (line 4): 128000 x 1 ms are 128 tokens, and a step of 8 ranks has 1024 there; write"
+    ],
+    case("measured: {step_seconds: 1 s, waiting_seconds: 2 ms, exposed_seconds: 1 ms}"): [
+        "$.measured.waiting_seconds (line 4): 2 ms are more than the 1 ms that they are a part of"
+    ],
+    case("measured: {step_seconds: 1 s, compute_seconds: 600 ms, exposed_seconds: 500 ms}"): [
+        "$.measured.step_seconds (line 4): compute + exposed are 600 ms + 500 ms = 1.1 s, the step 1 s; step = compute"
+    ],
+    case(
+        "measured: {step_seconds: 1 s, compute_seconds: 500 ms, efficiency: 90%, "
+        "communication_seconds: 10 ms, exposed_seconds: 9 ms, overlap: 50%}"
+    ): [
+        "$.measured.efficiency (line 4): 90%, and the times say 50%, compute over step; leave one of them out",
+        "$.measured.overlap (line 4): 50%, and the times say 10%, 1 less exposed over communication; leave one",
     ],
     case("measured: [{file: none.json, devices: 4}, {file: none.json, devices: 2}]"): [
         "$.measured[0].file (line 4): none.json: there is no such file; mend the path"
@@ -213,6 +247,17 @@ CASES = {
         "$.expect[0].median_error (line 5): none of what is measured is there; measured: has ddp at the point as written"
     ],
 }
+
+
+def test_what_has_no_error_is_not_drawn(load: Loader) -> None:
+    result = run_scenario(load(case("measured: {exposed_seconds: 0 s}")))
+    with pytest.raises(InputError, match="nothing that was measured has an error"):
+        plot(result, kind="measured")
+
+
+def test_two_sources_may_say_the_same_number(load: Loader) -> None:
+    same = "measured: [{step_seconds: 1 s, source: a log}, {step_seconds: 1 s, source: another}]"
+    assert [one.name for one in run_scenario(load(case(same))).measured_steps] == ["a log", "another"]
 
 
 @pytest.mark.parametrize("text", CASES, ids=lambda text: CASES[text][0][:70])

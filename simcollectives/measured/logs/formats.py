@@ -124,6 +124,11 @@ def read_as(
     """What ``read_log`` reads of a file whose format was found out before."""
     _check_asked(collective, ranks, nodes)
     if known is None:
+        with Source(path) as source:
+            source.head()
+        if source.damage:
+            rule = f"{source.damage}, and nothing before is known as a measurement"
+            raise InputError(f"{rule}; copy the file again", str(path))
         names = ", ".join(one.name for one in FORMATS)
         raise InputError(f"nothing in this file is known as a measurement; what is read: {names}", str(path))
     tally = Tally()

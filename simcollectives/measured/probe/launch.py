@@ -45,7 +45,7 @@ def placement_of(environment: Mapping[str, str]) -> Placement | None:
     if missing:
         rule = f"not set, though {'RANK' if 'RANK' in environment else 'WORLD_SIZE'} is"
         raise InputError([Problem(listing(missing), f"{rule}; {_REMEDY}, or unset RANK and WORLD_SIZE")])
-    numbers = {name: environment[name] for name in _TORCHRUN if name not in ("MASTER_ADDR", "MASTER_PORT")}
+    numbers = {name: environment[name] for name in _TORCHRUN if name != "MASTER_ADDR"}
     numbers["LOCAL_WORLD_SIZE"] = environment.get("LOCAL_WORLD_SIZE") or "1"
     problems = [
         Problem(name, f"{show_value(text)} is no whole number; let torchrun set it")
@@ -54,10 +54,13 @@ def placement_of(environment: Mapping[str, str]) -> Placement | None:
     ]
     if problems:
         raise InputError(problems)
-    rank, world_size, local_rank, local_world_size = map(int, numbers.values())
-    found = Placement(rank, world_size, local_rank, local_world_size)
-    if found.rank >= found.world_size:
-        raise InputError(
-            [Problem("RANK", f"{found.rank} is not below WORLD_SIZE, {found.world_size}; let torchrun set both")]
-        )
-    return found
+    rank, world_size, local_rank, port, local_world_size = map(int, numbers.values())
+    if rank >= world_size:
+        problems.append(Problem("RANK", f"{rank} is not below WORLD_SIZE, {world_size}; let torchrun set both"))
+    if not 0 < port < 2**16:
+        problems.append(Problem("MASTER_PORT", f"{port} is no port from 1 to 65535; let torchrun set it"))
+    if local_world_size == 0:
+        problems.append(Problem("LOCAL_WORLD_SIZE", "0 ranks on a node are none; let torchrun set it"))
+    if problems:
+        raise InputError(problems)
+    return Placement(rank, world_size, local_rank, local_world_size)

@@ -1,8 +1,10 @@
 """What is measured: collectives, element types, sizes, and how many calls each point takes."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 from simcollectives.engines.job import DTYPES
+from simcollectives.errors import InputError, Problem, listing
 
 BACKENDS = ("auto", "nccl", "gloo")
 
@@ -69,6 +71,25 @@ class Plan:
         """How often it is called before."""
         least = 1 if seconds <= self.seconds_per_point else 0
         return min(self.warmup, max(least, _fitting(_WARM_SHARE * self.seconds_per_point, seconds)))
+
+
+_OPTIONS = {"sizes": "--from, --to, --factor", "dtypes": "--dtype", "seconds_per_point": "--seconds-per-point"}
+
+
+def check_same(plans: Sequence[Plan]) -> None:
+    """Refuse ranks with other plans than rank 0: they would wait for each other, or call what does not fit together.
+
+    Raises:
+        InputError: which options differ, and on which ranks.
+    """
+    problems = []
+    for name in (one.name for one in fields(Plan)):
+        values = [getattr(plan, name) for plan in plans]
+        if other := [str(rank) for rank, value in enumerate(values) if value != values[0]]:
+            rule = f"another value on rank {listing(other, 4)} than on rank 0"
+            problems.append(Problem(_OPTIONS.get(name, f"--{name}"), f"{rule}; give every node the same options"))
+    if problems:
+        raise InputError(problems)
 
 
 def _fitting(available: float, seconds: float) -> int:

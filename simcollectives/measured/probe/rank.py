@@ -14,7 +14,7 @@ from simcollectives.measured.probe import local
 from simcollectives.measured.probe.collectives import Operation, make_operation
 from simcollectives.measured.probe.group import CPU_TIMING, GPU_TIMING, Group, joined
 from simcollectives.measured.probe.launch import Placement
-from simcollectives.measured.probe.plan import PLACES_OF, SPLIT, Plan, message_sizes, smallest_bytes
+from simcollectives.measured.probe.plan import PLACES_OF, SPLIT, Plan, check_same, message_sizes, smallest_bytes
 from simcollectives.measured.probe.results import Event, Half, LeftOut, Row, Started, System
 from simcollectives.units import format_bytes
 
@@ -25,10 +25,11 @@ def run_rank(plan: Plan, placement: Placement, report: Report) -> None:
     """Measure everything planned as one of all ranks, which all call this at once.
 
     Raises:
-        InputError: the backend or this rank's GPU is not there.
+        InputError: the backend or this rank's GPU is not there, or other ranks have other plans.
         RuntimeError: torch.distributed failed, or another rank did not answer in time.
     """
     with joined(plan, placement) as group:
+        check_same(_of_all(group, plan))
         report(_system(group))
         for collective in plan.collectives:
             for dtype in plan.dtypes:
@@ -47,16 +48,21 @@ def _system(group: Group) -> System:
     index = group.placement.local_rank
     name = torch.cuda.get_device_name(group.device) if group.on_gpu else f"none: {cpu_name()}"
     mine = Started(group.placement.rank, socket.gethostname(), os.getpid(), index, name)
-    ranks: list[Any] = [None] * group.world_size
-    torch.distributed.all_gather_object(ranks, mine)
     return System(
         backend="nccl" if group.on_gpu else "gloo",
         torch_version=str(torch.__version__),
         nccl_version=".".join(map(str, torch.cuda.nccl.version())) if group.on_gpu else "",
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         timing=GPU_TIMING if group.on_gpu else CPU_TIMING,
-        ranks=tuple(ranks),
+        ranks=tuple(_of_all(group, mine)),
     )
+
+
+def _of_all(group: Group, mine: Any) -> list[Any]:
+    """What each rank gives, in their order."""
+    found: list[Any] = [None] * group.world_size
+    group.torch.distributed.all_gather_object(found, mine)
+    return found
 
 
 def cpu_name() -> str:

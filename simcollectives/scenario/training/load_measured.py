@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
-from simcollectives.errors import InputError, listing, show_value, suggestion
+from simcollectives.errors import InputError, counted, listing, show_value, suggestion
 from simcollectives.measured.logs import MeasuredStep, ReadLog, read_log
 from simcollectives.measured.step_comparison import chosen_step, step_values
 from simcollectives.scenario.build import build_cluster
 from simcollectives.scenario.context import Context
-from simcollectives.scenario.load_measured import load_each
+from simcollectives.scenario.load_measured import check_repeats, load_each
 from simcollectives.scenario.places import Path
+from simcollectives.scenario.training.build import settings_at, workload_of
 from simcollectives.scenario.training.keys import MEASURED_METRICS
+from simcollectives.scenario.training.measured_numbers import check_numbers
 from simcollectives.scenario.training.naming import TrainingNamer
 from simcollectives.scenario.training.schema import StepMeasuredModel
 from simcollectives.scenario.training.types import StepMeasurement
@@ -19,9 +21,8 @@ from simcollectives.scenario.types import Selector
 from simcollectives.units import format_seconds
 
 _EXAMPLE = "{strategy: ddp, step_seconds: 112 ms} or {strategy: ddp, file: trace.json.gz}"
-_POSITIVE = ("step_seconds", "peak_bytes", "tokens_per_second")
-_ROUNDING = 0.02
-"""Numbers written by hand are rounded: so much of the step their sum may be off."""
+_RATE_ROUNDING = 0.1
+"""A rate may be a mean over other steps than the one that was timed."""
 
 _Logs = dict[str, ReadLog | None]
 
@@ -31,11 +32,16 @@ def load_measured_steps(
 ) -> tuple[StepMeasurement, ...] | None:
     """Return what was measured; None after noting a problem."""
     logs: _Logs = {}
-    return load_each(context, value, lambda path, raw: _load(context, path, raw, namer, logs), _EXAMPLE, _sameness)
+    found = load_each(context, value, lambda path, raw: _load(context, path, raw, namer, logs), _EXAMPLE)
+    if namer is not None:
+        check_repeats(context, found or (), lambda one, other: _same(namer, one, other))
+    return found
 
 
-def _sameness(one: StepMeasurement) -> object:
-    return one.entry.label, one.point, one.values
+def _same(namer: TrainingNamer, one: StepMeasurement, other: StepMeasurement) -> bool:
+    """Whether two are one measurement: a step of a trace, or the same numbers from the same source."""
+    alike = (one.entry, one.values, one.step) == (other.entry, other.values, other.step)
+    return alike and (one.step is not None or one.name == other.name) and namer.same_point(one.point, other.point)
 
 
 def _load(
@@ -52,11 +58,13 @@ def _load(
     own = set(StepMeasuredModel.model_fields)
     selector = None if namer is None else namer.selector(path, model.strategy, value, own, {})
     if "file" not in value:
-        _check_numbers(context, path, value, given, silent=len(context.problems) > before)
+        wrong = any(name in value for name in MEASURED_METRICS)
+        _check_numbers(context, path, value, given, silent=wrong or len(context.problems) > before)
     if selector is None or namer is None or len(context.problems) > before:
         return None
     if step is not None:
         _check_ranks(context, path, step, namer, selector)
+    _check_tokens(context, path, given, namer, selector)
     if len(context.problems) > before:
         return None
     name = model.source or (f"{model.file}, {step.name}" if step is not None else "given numbers")
@@ -68,30 +76,13 @@ def _load(
 def _check_numbers(
     context: Context, path: Path, value: Mapping[str, Any], given: Mapping[str, float], *, silent: bool
 ) -> None:
-    """Note numbers that cannot be those of one step; ``silent`` where a number may be misspelt."""
+    """Note numbers that cannot be those of one step; ``silent`` where one is written, if wrongly."""
     if "step" in value:
         context.add((*path, "step"), "a step is one of a trace; name it by file: trace.json.gz, or leave step: out")
     if not given and not silent:
         rule = f"nothing is measured here; write one of {listing(list(MEASURED_METRICS))}"
         context.add(path, f"{rule}, or a trace: file: trace.json.gz")
-    for name in _POSITIVE:
-        if given.get(name) == 0:
-            context.add((*path, name), "0 leaves no relative error; write what was measured, or leave it out")
-    whole = given.get("step_seconds", 0)
-    for name, most in (("compute", whole), ("exposed", given.get("communication_seconds", 0)), ("exposed", whole)):
-        part = given.get(f"{name}_seconds", 0)
-        if 0 < most * (1 + _ROUNDING) < part:
-            rule = f"{format_seconds(part)} are more than the {format_seconds(most)} that they are a part of"
-            context.add((*path, f"{name}_seconds"), f"{rule}; step = compute + exposed + idle")
-            return
-    parts = [given.get(f"{name}_seconds") for name in ("compute", "exposed", "idle")]
-    known = [part for part in parts if part is not None]
-    if len(known) == len(parts) and whole and abs(sum(known) - whole) > _ROUNDING * whole:
-        words = " + ".join(map(format_seconds, known))
-        rule = f"compute + exposed + idle are {words} = {format_seconds(sum(known))}, the step {format_seconds(whole)}"
-        context.add(
-            (*path, "step_seconds"), f"{rule}; they must be the same: leave idle_seconds out if it is not known"
-        )
+    check_numbers(given, lambda name, message: context.add((*path, name), message))
 
 
 def _of_trace(context: Context, path: Path, model: StepMeasuredModel, logs: _Logs) -> MeasuredStep | None:
@@ -127,10 +118,28 @@ def _check_ranks(context: Context, path: Path, step: MeasuredStep, namer: Traini
     if namer.cluster is None:
         return
     simulated = build_cluster(namer.cluster, selector.point).world_size
-    most = max((one.group_size or 0 for one in step.collectives), default=0)
-    if step.world_size not in (None, simulated) or most > simulated:
-        ran = f"the trace is of {max(step.world_size or 0, most)} ranks, the cluster has {simulated} there"
+    ranks = step.world_size
+    if ranks in (None, simulated):
+        ranks = max([simulated, *(one.group_size or 0 for one in step.collectives)])
+    if ranks != simulated:
+        ran = f"the trace is of {counted(ranks or 0, 'rank')}, the cluster has {simulated} there"
         context.add((*path, "file"), f"{ran}; write the point of the trace, such as nodes: 4, or change the cluster")
+
+
+def _check_tokens(
+    context: Context, path: Path, given: Mapping[str, float], namer: TrainingNamer, selector: Selector
+) -> None:
+    """Note a rate that is not that of the simulated step's tokens: it may be of one rank, or of other batches."""
+    if namer.cluster is None or not {"step_seconds", "tokens_per_second"} <= given.keys():
+        return
+    settings = settings_at(namer.training, selector.point)
+    ranks = build_cluster(namer.cluster, selector.point).world_size
+    tokens = workload_of(settings).tokens * settings.accumulation * ranks
+    seconds, rate = given["step_seconds"], given["tokens_per_second"]
+    if abs(seconds * rate / tokens - 1) > _RATE_ROUNDING:
+        rule = f"{rate:g} x {format_seconds(seconds)} are {seconds * rate:.4g} tokens, and a step of"
+        remedy = "write the rate of all ranks and the batch that was measured, or leave one out"
+        context.add((*path, "tokens_per_second"), f"{rule} {counted(ranks, 'rank')} has {tokens} there; {remedy}")
 
 
 def _told(file: str, log: ReadLog | None) -> tuple[str, ...]:
