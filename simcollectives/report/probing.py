@@ -12,6 +12,7 @@ from simcollectives import __version__
 from simcollectives.errors import InputError, Problem, counted
 from simcollectives.measured.logs.write import sets_csv, timings_csv
 from simcollectives.measured.probe import (
+    PLACES_OF,
     Copied,
     Event,
     LeftOut,
@@ -45,8 +46,6 @@ def run_probe(
     Raises:
         InputError: options are wrong, PyTorch or a backend is missing, a rank failed, a file cannot be written.
     """
-    from simcollectives.measured.probe.plan import PLACES_OF
-
     speaks, tells = _voice(os.environ)
     output = output if speaks else None
     plan = Plan(tuple(PLACES_OF), ("float32",), (), matmul=matmul, copies=copies)
@@ -125,7 +124,7 @@ def _settled(asked: Asked) -> Asked:
             raise InputError([Problem("--ranks", f"{rule}; give 2 or more, or --matmul or --copies")])
         plan = replace(plan, collectives=())
         _say(f"left out: collectives: {rule}")
-    return Asked(plan, asked.placement, ranks)
+    return replace(asked, plan=plan, ranks=ranks)
 
 
 def _measure(asked: Asked, session: "Session") -> None:
