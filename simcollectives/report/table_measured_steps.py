@@ -79,7 +79,10 @@ def _trace_blocks(name: str, one: MeasuredStepComparison) -> list[Block]:
         Column("measured", [_shown(metric, one.measured[metric]) for metric in rows]),
         Column("predicted", [_shown(metric, one.predicted[metric]) for metric in rows]),
         Column("off by", [_off(one, metric) for metric in rows]),
-        Column("difference", [_difference(differences[m]) if m.endswith("seconds") else NOTHING for m in rows]),
+        Column(
+            "difference",
+            [_difference(differences[metric]) if metric.endswith("seconds") else NOTHING for metric in rows],
+        ),
         Column("of the step's (%)", [NOTHING if share is None else f"{round(100 * share)}" for share in shares]),
     ]
     largest = max(PARTS, key=lambda metric: abs(differences[metric]))
