@@ -22,7 +22,7 @@ from simcollectives.measured.spread import relative_errors
 from simcollectives.measured.suspects import without_suspects
 from simcollectives.report.files import json_text, png_bytes, write_whole
 from simcollectives.report.json_measured import errors_by_range
-from simcollectives.report.reading import naming_file
+from simcollectives.report.reading import check_no_input, naming_file
 from simcollectives.report.rows import byte_family
 from simcollectives.report.table_errors import ERROR_WORDS, errors_table, ranks_text, signed
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading, make_console, rendered, show
@@ -89,6 +89,8 @@ def run_fit(
     Raises:
         InputError: as ``make_report`` and ``write_report``.
     """
+    if output is not None:
+        check_no_input(output, [Path(one) for one in (*what, *predict)])
     report = make_report(what, model, predict, nodes, machine, asked)
     for text in report.told:
         print(f"warning: {text}", file=sys.stderr)
@@ -108,14 +110,16 @@ def make_report(
     Raises:
         InputError: something cannot be read, fitted or predicted; all problems of a kind at once.
     """
-    named = find_model(model)
-    known = None if machine is None else load_machine(machine)
-    sweeps = [without_suspects(sweep) for sweep in _load(what, asked)]
-    unseen = _load(predict, asked)
-    fits = fit_all(sweeps, named)
+    gathered = Gathered()
+    named = gathered.take(lambda: find_model(model))
+    known = None if machine is None else gathered.take(lambda: load_machine(machine))
+    sweeps = [without_suspects(sweep) for sweep in gathered.take(lambda: _load(what, asked)) or ()]
+    unseen = gathered.take(lambda: _load(predict, asked)) or []
+    gathered.finish()
+    fits = [] if named is None else fit_all(sweeps, named)
     predictions = [_of_sweep(fits, sweep) for sweep in unseen]
     predictions += [_of_nodes(fit, count) for fit in fits for count in nodes]
-    told = [f"{sweep.name}: {text}" for sweep in (*sweeps, *unseen) for text in _told(sweep)]
+    told = [f"{sweep.name}: {text}" for sweep in (*sweeps, *unseen) for text in _told(sweep, asked)]
     try:
         cluster = calibrate(sweeps, known)
     except InputError as error:
@@ -124,8 +128,15 @@ def make_report(
     return FitReport(tuple(fits), tuple(predictions), cluster, tuple(told))
 
 
-def _told(sweep: MeasuredSweep) -> tuple[str, ...]:
-    """What was left out of a sweep, and that it is taken to be of one node where nothing says so."""
+def _told(sweep: MeasuredSweep, asked: Asked) -> tuple[str, ...]:
+    """What was left out of a sweep, what it says itself, and that it is taken to be of one node if nothing says so."""
+    given = (("--collective", asked.collective, sweep.collective), ("--ranks", asked.ranks, sweep.world_size))
+    pairs = (*given, ("--log-nodes", asked.nodes, sweep.nodes))
+    unused = [f"{name} {one} is not applied: it says {own}" for name, one, own in pairs if one not in (None, own)]
+    return (*_left_out(sweep), *unused)
+
+
+def _left_out(sweep: MeasuredSweep) -> tuple[str, ...]:
     if sweep.nodes is not None or sweep.world_size is None or sweep.world_size <= _MOST_OF_ONE_NODE:
         return sweep.dropped
     taken = f"nothing says on how many nodes its {sweep.world_size} ranks ran: one is taken; give --log-nodes"
