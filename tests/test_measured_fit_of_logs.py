@@ -125,3 +125,12 @@ def test_a_scenario_says_which_links_of_a_cluster_file_were_not_fitted(tmp_path:
     notes = " ".join(run_scenario(load_scenario(scenario)).notes)
     assert "intra fitted to run" in notes
     assert "inter not fitted" in notes
+
+
+def test_other_node_counts_are_predicted_by_the_groups_that_can(tmp_path: Path) -> None:
+    logs = [str(put(tmp_path / f"n{nodes}.log", made.log(NEW, ranks=8 * nodes))) for nodes in (1, 2, 4)]
+    report = make_report(logs, "physical", (), (8,), None, Asked())
+    assert [(one.nodes, one.world_size) for one in report.predictions] == [(8, 64)]
+    assert "n1: 8 nodes cannot be predicted" in report.told[0]
+    with pytest.raises(InputError, match="n1: 8 nodes cannot be predicted"):
+        make_report(logs[:1], "physical", (), (8,), None, Asked())

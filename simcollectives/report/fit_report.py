@@ -11,7 +11,7 @@ import numpy as np
 from rich.text import Text
 
 from simcollectives.cluster import load_machine
-from simcollectives.errors import Gathered, InputError
+from simcollectives.errors import Gathered, InputError, Problem
 from simcollectives.measured import MeasuredSweep
 from simcollectives.measured.calibrate import Calibration, calibrate, cluster_yaml, error_text
 from simcollectives.measured.groups import fit_all, fit_for
@@ -114,8 +114,11 @@ def make_report(
     unseen = _load(predict, asked)
     fits = fit_all(sweeps, named)
     predictions = [_of_sweep(fits, sweep) for sweep in unseen]
-    predictions += [_of_nodes(fit, count) for fit in fits for count in nodes]
     told = [f"{sweep.name}: {text}" for sweep in (*sweeps, *unseen) for text in _told(sweep)]
+    for count in nodes:
+        found, unable = _of_all(fits, count)
+        predictions += found
+        told += unable
     try:
         cluster = calibrate(sweeps, known)
     except InputError as error:
@@ -146,6 +149,24 @@ def _of_sweep(fits: Sequence[Fitted], sweep: MeasuredSweep) -> Predicted:
         raise InputError(f"no fit predicts {sweep.name}: fit {sweep.collective} on as few or as many nodes, too")
     ranks, nodes = sweep.world_size or 1, sweep.nodes or 1
     return _predicted(fit, sweep.name, (ranks, nodes), sweep.message_bytes, sweep)
+
+
+def _of_all(fits: Sequence[Fitted], nodes: int) -> tuple[list[Predicted], list[str]]:
+    """The predictions of the fits that say something of so many nodes, and why the others do not.
+
+    Raises:
+        InputError: no fit does.
+    """
+    found, problems = [], []
+    for fit in fits:
+        try:
+            found.append(_of_nodes(fit, nodes))
+        except InputError as error:
+            names = ", ".join(sweep.name for sweep in fit.columns.sweeps)
+            problems += [Problem(names, problem.message) for problem in error.problems]
+    if not found:
+        raise InputError(problems)
+    return found, [f"{problem.place}: {problem.message}" for problem in problems]
 
 
 def _of_nodes(fit: Fitted, nodes: int) -> Predicted:
