@@ -129,7 +129,9 @@ def fit(
     nodes: Annotated[list[int] | None, typer.Option(min=1, help="Nodes to predict; may be repeated.")] = None,
     machine: Annotated[str | None, typer.Option(help="Where links come from that no sweep shows.")] = None,
     place: Annotated[str, typer.Option(help="out or in: results of place, or in it.")] = "out",
-    collective: CollectiveOption = None,
+    collective: Annotated[
+        str | None, typer.Option(help="The sweeps of this collective only; also where a log does not say it.")
+    ] = None,
     ranks: RanksOption = None,
     log_nodes: LogNodesOption = None,
     output: Annotated[

@@ -206,7 +206,7 @@ def test_patterns_and_files_give_all_their_sweeps(tmp_path: Path) -> None:
     file.write_text("set,size_bytes,time_us,place\na,8,1,out\nb,8,2,in\n", encoding="utf-8")
     first, second = load_sweeps(file)
     assert (first.name, first.place, second.name, second.place) == ("a", "out", "b", "in")
-    assert second.dropped == ('measured only in place "in"',)
+    assert second.noted == ('measured only in place "in": those times are taken',)
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from simcollectives.cli import app
 from simcollectives.errors import InputError
 from simcollectives.measured import MeasuredSweep, load_sweep
+from simcollectives.measured.calibrate import cluster_yaml
 from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.suspects import without_suspects
 from simcollectives.report.fit_report import Asked, make_report
@@ -45,7 +46,7 @@ def test_noise_all_over_is_kept_and_said() -> None:
     noisy = {one: 1e-4 * (5 if number % 3 == 1 else 1) for number, one in enumerate(SIZES)}
     kept = without_suspects(sweep(noisy))
     assert kept.seconds == tuple(noisy.values())
-    assert "too many to leave out" in kept.dropped[0]
+    assert "too many to leave out" in kept.noted[0]
 
 
 def test_a_slow_point_changes_nothing_and_is_in_the_cluster_file(tmp_path: Path) -> None:
@@ -134,3 +135,20 @@ def test_other_node_counts_are_predicted_by_the_groups_that_can(tmp_path: Path) 
     assert "n1: 8 nodes cannot be predicted" in report.told[0]
     with pytest.raises(InputError, match="n1: 8 nodes cannot be predicted"):
         make_report(logs[:1], "physical", (), (8,), None, Asked())
+
+
+def test_times_in_place_are_noted_and_a_collective_is_chosen(tmp_path: Path) -> None:
+    names = ("all_reduce", "broadcast")
+    sets = "".join(f"{name},8,{name}\n" for name in names)
+    (tmp_path / "sets.csv").write_text(f"name,n_gpus,collective\n{sets}", encoding="utf-8")
+    times = "".join(f"{name},{size},{made.time_us(size):.3f},in\n" for name in names for size in SIZES)
+    path = tmp_path / "mine.csv"
+    path.write_text(f"set,size_bytes,time_us,place\n{times}", encoding="utf-8")
+    report = make_report([str(path)], "physical", (), (), None, Asked(collective="all_reduce"))
+    assert [fit.collective for fit in report.fits] == ["all_reduce"]
+    assert report.cluster is not None
+    written = cluster_yaml(report.cluster)
+    assert "noted: 'all_reduce: measured only in place" in written
+    assert "not_taken" not in written
+    with pytest.raises(InputError, match="there are those of all_reduce, broadcast"):
+        make_report([str(path)], "physical", (), (), None, Asked(collective="all_gather"))

@@ -226,6 +226,7 @@ def _fit_lines(fit: LevelFit) -> list[str]:
         "nccl_version": _distinct([sweep.nccl_version for sweep in fit.sweeps]),
         "source": _distinct([sweep.source for sweep in fit.sweeps]),
         "not_taken": [f"{sweep.name}: {text}" for sweep in fit.sweeps for text in sweep.dropped],
+        "noted": [f"{sweep.name}: {text}" for sweep in fit.sweeps for text in sweep.noted],
     }
     lines = [f"sets: [{', '.join(_quoted(sweep.name) for sweep in fit.sweeps)}]"]
     lines += [f"{name}: {_quoted('; '.join(values))}" for name, values in facts.items() if values]

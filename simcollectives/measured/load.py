@@ -64,8 +64,12 @@ def load_sweeps(
     places: dict[str, MeasuredSweep] = {}
     for sweep in _all_of(path, collective, ranks, nodes):
         if sweep.place == place or sweep.name not in places:
-            told = () if sweep.place == place else (f"measured only in place {show_value(sweep.place)}",)
-            places[sweep.name] = replace(sweep, dropped=(*told, *sweep.dropped))
+            told = (
+                ()
+                if sweep.place == place
+                else (f"measured only in place {show_value(sweep.place)}: those times are taken",)
+            )
+            places[sweep.name] = replace(sweep, noted=(*told, *sweep.noted))
     return tuple(places.values())
 
 

@@ -68,7 +68,8 @@ class MeasuredSweep:
 
     ``message_bytes`` (B, ascending; a size may stand twice) and ``seconds`` are of one length. ``collective`` and
     ``world_size`` are None, and the texts empty, where a file has no ``sets.csv`` beside it that says them.
-    ``algorithm`` is what the source says ran, in words. ``dropped`` tells which lines were left out, and why.
+    ``algorithm`` is what the source says ran, in words. ``dropped`` tells which lines were left out, and why; ``noted``
+    what to know of those that were taken.
     """
 
     name: str
@@ -86,6 +87,7 @@ class MeasuredSweep:
     seconds: tuple[float, ...]
     place: str
     dropped: tuple[str, ...] = ()
+    noted: tuple[str, ...] = ()
 
 
 class _Point(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 from rich.text import Text
 
 from simcollectives.cluster import load_machine
-from simcollectives.errors import Gathered, InputError, Problem
+from simcollectives.errors import Gathered, InputError, Problem, listing
 from simcollectives.measured import MeasuredSweep
 from simcollectives.measured.calibrate import Calibration, calibrate, cluster_yaml, error_text
 from simcollectives.measured.groups import fit_all, fit_for
@@ -55,7 +55,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is taken of files: results of which ``place``, and what they do not say themselves."""
+    """What is taken of files: which ``place`` and ``collective``; and what they do not say themselves."""
 
     place: str = "out"
     collective: str | None = None
@@ -128,11 +128,11 @@ def make_report(
 
 
 def _told(sweep: MeasuredSweep) -> tuple[str, ...]:
-    """What was left out of a sweep, and that it is taken to be of one node where nothing says so."""
+    """What to know of a sweep, what was left out, and that one node is taken where nothing says how many."""
     if sweep.nodes is not None or sweep.world_size is None or sweep.world_size <= _MOST_OF_ONE_NODE:
-        return sweep.dropped
+        return (*sweep.noted, *sweep.dropped)
     taken = f"nothing says on how many nodes its {sweep.world_size} ranks ran: one is taken; give --log-nodes"
-    return (*sweep.dropped, taken)
+    return (*sweep.noted, *sweep.dropped, taken)
 
 
 def _load(what: Sequence[str], asked: Asked) -> list[MeasuredSweep]:
@@ -140,7 +140,12 @@ def _load(what: Sequence[str], asked: Asked) -> list[MeasuredSweep]:
     said = (asked.place, asked.collective, asked.ranks, asked.nodes)
     found = [gathered.take(partial(naming_file, load_sweeps, one, *said)) for one in what]
     gathered.finish()
-    return [sweep for sweeps in found for sweep in sweeps or ()]
+    every = [sweep for sweeps in found for sweep in sweeps or ()]
+    kept = [sweep for sweep in every if asked.collective in (None, sweep.collective)]
+    if every and not kept:
+        known = listing(sorted({str(sweep.collective) for sweep in every}))
+        raise InputError(f"no sweep is of {asked.collective}, as --collective asks; there are those of {known}")
+    return kept
 
 
 def _of_sweep(fits: Sequence[Fitted], sweep: MeasuredSweep) -> Predicted:
