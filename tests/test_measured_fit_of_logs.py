@@ -152,3 +152,14 @@ def test_times_in_place_are_noted_and_a_collective_is_chosen(tmp_path: Path) -> 
     assert "not_taken" not in written
     with pytest.raises(InputError, match="there are those of all_reduce, broadcast"):
         make_report([str(path)], "physical", (), (), None, Asked(collective="all_gather"))
+
+
+def test_only_cluster_files_of_a_fit_are_written_over(tmp_path: Path) -> None:
+    log = str(put(tmp_path / "run.log", made.log(NEW, ranks=8)))
+    other = put(tmp_path / "keep.yaml", ["title: mine"])
+    done = CliRunner().invoke(app, ["fit", log, "-o", str(other)])
+    assert isinstance(done.exception, InputError)
+    assert "give another name" in str(done.exception)
+    assert other.read_text(encoding="utf-8") == "title: mine\n"
+    own = str(tmp_path / "own.yaml")
+    assert [CliRunner().invoke(app, ["fit", log, "-o", own]).exit_code for _ in range(2)] == [0, 0]

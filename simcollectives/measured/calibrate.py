@@ -24,6 +24,9 @@ from simcollectives.measured.models.types import FloatArray, Parameter, SpreadEr
 from simcollectives.measured.sweep import MeasuredSweep
 from simcollectives.units import format_bandwidth, format_seconds
 
+FIRST_WORDS = "# Fitted to measured times."
+"""How every cluster file begins that was written from measured times, and no other file."""
+
 _STARTS = 2
 _ALPHA = Free("alpha", 1e-9, 1e-2, 5e-6, None, "s", 1, "a message")
 _BANDWIDTH = Free("bandwidth", 1e6, 1e14, 1e11, None, "B/s", 1, "one direction of a link")
@@ -202,7 +205,7 @@ def error_text(fit: LevelFit) -> str:
 def cluster_yaml(found: Calibration) -> str:
     """A cluster file, which a scenario uses by ``cluster: {file: NAME}``: links, what they fit, and the error."""
     lines = [
-        "# Fitted to measured times. Used by  cluster: {file: THIS FILE}, which may add nodes: beside file:.",
+        f"{FIRST_WORDS} Used by  cluster: {{file: THIS FILE}}, which may add nodes: beside file:.",
         "cluster:",
         f"  nodes: {found.nodes}",
         f"  gpus_per_node: {found.gpus_per_node}",

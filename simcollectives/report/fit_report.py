@@ -13,14 +13,14 @@ from rich.text import Text
 from simcollectives.cluster import load_machine
 from simcollectives.errors import Gathered, InputError, Problem, listing
 from simcollectives.measured import MeasuredSweep
-from simcollectives.measured.calibrate import Calibration, calibrate, cluster_yaml, error_text
+from simcollectives.measured.calibrate import FIRST_WORDS, Calibration, calibrate, cluster_yaml, error_text
 from simcollectives.measured.groups import fit_all, fit_for
 from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.models import Fitted, Parameter, find_model
 from simcollectives.measured.models.types import share_inside, spread_errors, stacked
 from simcollectives.measured.spread import relative_errors
 from simcollectives.measured.suspects import without_suspects
-from simcollectives.report.files import json_text, png_bytes, write_whole
+from simcollectives.report.files import check_own, json_text, png_bytes, write_whole
 from simcollectives.report.json_measured import errors_by_range
 from simcollectives.report.reading import naming_file
 from simcollectives.report.rows import byte_family
@@ -87,8 +87,10 @@ def run_fit(
     """Fit, print, and write what ``output`` asks for.
 
     Raises:
-        InputError: as ``make_report`` and ``write_report``.
+        InputError: as ``make_report`` and ``write_report``; ``output`` is there, and another kind of file.
     """
+    if output is not None:
+        check_own(output, FIRST_WORDS)
     report = make_report(what, model, predict, nodes, machine, asked)
     for text in report.told:
         print(f"warning: {text}", file=sys.stderr)
