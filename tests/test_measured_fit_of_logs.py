@@ -163,3 +163,16 @@ def test_only_cluster_files_of_a_fit_are_written_over(tmp_path: Path) -> None:
     assert other.read_text(encoding="utf-8") == "title: mine\n"
     own = str(tmp_path / "own.yaml")
     assert [CliRunner().invoke(app, ["fit", log, "-o", own]).exit_code for _ in range(2)] == [0, 0]
+
+
+@pytest.mark.parametrize(("power", "warned"), [(1.0, False), (0.4, True)])
+def test_links_far_off_their_times_are_warned_of(tmp_path: Path, power: float, warned: bool) -> None:
+    # An alpha and a bandwidth give times that grow with the message itself, and none those that grow with its root.
+    times = {size: 1e-5 + 1e-5 * (size / 64e3) ** power for size in (2**bits for bits in range(6, 31))}
+    path = put(
+        tmp_path / "mine.csv",
+        ["set,size_bytes,time_us,place", *(f"a,{size},{1e6 * one:.4f},out" for size, one in times.items())],
+    )
+    told = " ".join(make_report([str(path)], "piecewise3", (), (), None, Asked("out", "all_reduce", 8, 1)).told)
+    assert ("link intra of the cluster is far off" in told) == warned
+    assert ("--model piecewise3 are nearer" in told) == warned

@@ -20,14 +20,15 @@ from simcollectives.measured.fit import MIN_POINTS, jobs_of, predict_jobs
 from simcollectives.measured.models.alpha_beta import INSIDE_OVER_BETWEEN
 from simcollectives.measured.models.forms import AUTOMATIC, algorithm_of
 from simcollectives.measured.models.solve import Free, parameters_of, solve
-from simcollectives.measured.models.types import FloatArray, Parameter, SpreadErrors, spread_errors, stacked
+from simcollectives.measured.models.types import Fitted, FloatArray, Parameter, SpreadErrors, spread_errors, stacked
 from simcollectives.measured.sweep import MeasuredSweep
-from simcollectives.units import format_bandwidth, format_seconds
+from simcollectives.units import format_bandwidth, format_ratio, format_seconds
 
 FIRST_WORDS = "# Fitted to measured times."
 """How every cluster file begins that was written from measured times, and no other file."""
 
 _STARTS = 2
+_FAR_OFF = 0.25
 _ALPHA = Free("alpha", 1e-9, 1e-2, 5e-6, None, "s", 1, "a message")
 _BANDWIDTH = Free("bandwidth", 1e6, 1e14, 1e11, None, "B/s", 1, "one direction of a link")
 
@@ -200,6 +201,21 @@ def _remarks(fits: Sequence[LevelFit]) -> list[str]:
 def error_text(fit: LevelFit) -> str:
     """The stated error of a level."""
     return fit.errors.text(2)
+
+
+def far_off(level: LevelFit, fits: Sequence[Fitted]) -> str:
+    """A warning where a link's closed forms are over a quarter off in the median, and whether fits come nearer."""
+    if level.errors.median <= _FAR_OFF:
+        return ""
+    by = ", ".join(f"{kind} by {name}" for kind, name in level.algorithms)
+    text = f"the link {level.level} of the cluster is far off what it is fitted to ({by}): {error_text(level)}"
+    names = {sweep.name for sweep in level.sweeps}
+    same = [fit for fit in fits if names & {sweep.name for sweep in fit.columns.sweeps}]
+    nearest = max(same, key=lambda fit: fit.errors.median)
+    if nearest.errors.median >= level.errors.median:
+        return text
+    off = format_ratio(nearest.errors.median, 2)
+    return f"{text}; predictions of --model {nearest.model} are nearer than these closed forms: {off} in the median"
 
 
 def cluster_yaml(found: Calibration) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 from simcollectives.cluster import load_machine
 from simcollectives.errors import Gathered, InputError, Problem, listing
 from simcollectives.measured import MeasuredSweep
-from simcollectives.measured.calibrate import FIRST_WORDS, Calibration, calibrate, cluster_yaml, error_text
+from simcollectives.measured.calibrate import FIRST_WORDS, Calibration, calibrate, cluster_yaml, error_text, far_off
 from simcollectives.measured.groups import fit_all, fit_for
 from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.models import Fitted, Parameter, find_model
@@ -123,6 +123,7 @@ def make_report(
         told += unable
     try:
         cluster = calibrate(sweeps, known)
+        told += [text for level in cluster.fits if (text := far_off(level, fits))]
     except InputError as error:
         cluster = None
         told += [f"no cluster comes of these sweeps: {problem.message}" for problem in error.problems]
