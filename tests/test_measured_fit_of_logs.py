@@ -176,3 +176,15 @@ def test_links_far_off_their_times_are_warned_of(tmp_path: Path, power: float, w
     told = " ".join(make_report([str(path)], "piecewise3", (), (), None, Asked("out", "all_reduce", 8, 1)).told)
     assert ("link intra of the cluster is far off" in told) == warned
     assert ("--model piecewise3 are nearer" in told) == warned
+
+
+def test_cpus_whose_steps_take_milliseconds_are_fitted_within_the_range(tmp_path: Path) -> None:
+    # Eight ranks and a binomial tree: three steps of 2 ms, and 1 ns a byte.
+    times = "".join(f"slow,{2**power},{6000 + 1e-3 * 2**power:.3f},out\n" for power in range(10, 27))
+    (tmp_path / "sets.csv").write_text("name,gpu,n_gpus,collective\nslow,none: CPU,8,broadcast\n", encoding="utf-8")
+    path = tmp_path / "mine.csv"
+    path.write_text(f"set,size_bytes,time_us,place\n{times}", encoding="utf-8")
+    (fit,) = make_report([str(path)], "physical", (), (), None, Asked()).fits
+    parameters = {one.name: one for one in fit.parameters}
+    assert parameters["t0"].value + 3 * parameters["alpha"].value == pytest.approx(6e-3, rel=0.05)
+    assert not [one.name for one in fit.parameters if "upper end" in (one.remark or "")]

@@ -204,18 +204,18 @@ def error_text(fit: LevelFit) -> str:
 
 
 def far_off(level: LevelFit, fits: Sequence[Fitted]) -> str:
-    """A warning where a link's closed forms are over a quarter off in the median, and whether fits come nearer."""
+    """A warning where a link's closed forms are over a quarter off in the median, and whether all fits come nearer."""
     if level.errors.median <= _FAR_OFF:
         return ""
     by = ", ".join(f"{kind} by {name}" for kind, name in level.algorithms)
     text = f"the link {level.level} of the cluster is far off what it is fitted to ({by}): {error_text(level)}"
     names = {sweep.name for sweep in level.sweeps}
     same = [fit for fit in fits if names & {sweep.name for sweep in fit.columns.sweeps}]
-    nearest = max(same, key=lambda fit: fit.errors.median)
-    if nearest.errors.median >= level.errors.median:
+    farthest = max(same, key=lambda fit: fit.errors.median)
+    if farthest.errors.median >= level.errors.median:
         return text
-    off = format_ratio(nearest.errors.median, 2)
-    return f"{text}; predictions of --model {nearest.model} are nearer than these closed forms: {off} in the median"
+    off = format_ratio(farthest.errors.median, 2)
+    return f"{text}; those of --model {farthest.model} are nearer than these closed forms, {off} at most in the median"
 
 
 def cluster_yaml(found: Calibration) -> str:
