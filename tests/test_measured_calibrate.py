@@ -263,6 +263,8 @@ def test_the_command_in_json() -> None:
     ("arguments", "part"),
     [
         (["nothing_of_the_kind"], "is no shipped measured set, and no file"),
+        (["mn5_h100_4n4_ring"], 'did you mean "mn5_h100_4n4_allreduce_ring"?'),
+        (["nosuch.log"], "nosuch.log: there is no such file; mend the path"),
         (["aic_h100_sxm_1n8_all_reduce", "--model", "fysical"], 'did you mean "physical"?'),
         (["aic_h100_sxm_1n8_all_reduce", "--nodes", "4"], "they show no link between nodes"),
         (["aic_h100_sxm_1n8_all_reduce", "--predict", "aic_h100_sxm_1n8_all_gather"], "no fit predicts"),
