@@ -13,7 +13,7 @@ from simcollectives.measured import MeasuredSweep, load_sweep
 from simcollectives.measured.calibrate import cluster_yaml
 from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.suspects import without_suspects
-from simcollectives.report.fit_report import Asked, make_report
+from simcollectives.report.fit_report import Asked, errors_text, make_report
 from simcollectives.scenario import load_scenario, run_scenario
 from tests import made_up_logs as made
 from tests.made_up_logs import ERAS, SIZES
@@ -188,3 +188,13 @@ def test_cpus_whose_steps_take_milliseconds_are_fitted_within_the_range(tmp_path
     parameters = {one.name: one for one in fit.parameters}
     assert parameters["t0"].value + 3 * parameters["alpha"].value == pytest.approx(6e-3, rel=0.05)
     assert not [one.name for one in fit.parameters if "upper end" in (one.remark or "")]
+
+
+def test_messages_too_small_for_the_physical_model_are_counted(tmp_path: Path) -> None:
+    sizes = [2**power for power in range(8, 21)]
+    path = str(put(tmp_path / "run.log", made.log(NEW, ranks=8, sizes=sizes)))
+    physical, other = (
+        make_report([path], model, (), (), None, Asked()).fits[0] for model in ("physical", "alpha_beta")
+    )
+    assert errors_text(physical).endswith("; 11 points, 2 below 1 KiB left out")
+    assert errors_text(other).endswith("; 13 points")

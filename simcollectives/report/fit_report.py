@@ -229,8 +229,10 @@ def fit_blocks(fit: Fitted) -> list[Block]:
 
 
 def errors_text(fit: Fitted) -> str:
-    """Return the errors of a fit: median, 90th percentile, the largest and where."""
-    return f"{fit.errors.text(_DIGITS)} of {fit.errors.largest_in}; {fit.errors.points} points"
+    """Return the errors of a fit: median, 90th percentile, the largest and where; and of how many points."""
+    text = f"{fit.errors.text(_DIGITS)} of {fit.errors.largest_in}; {fit.errors.points} points"
+    left = sum(len(sweep.message_bytes) for sweep in fit.columns.sweeps) - fit.errors.points
+    return f"{text}, {left} below {format_bytes(fit.columns.message_bytes.min())} left out" if left else text
 
 
 def show_parameter(parameter: Parameter, value: float) -> str:
