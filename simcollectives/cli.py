@@ -37,6 +37,8 @@ class Catalogue(StrEnum):
     MODELS = "models"
 
 
+MAX_NODES = 1 << 20
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (SI units) instead of tables.")]
 CollectiveOption = Annotated[str | None, typer.Option(help="The collective, where a log does not say it.")]
 RanksOption = Annotated[int | None, typer.Option(help="The number of ranks, where a log does not say it.")]
@@ -126,7 +128,9 @@ def fit(
     predict: Annotated[
         list[str] | None, typer.Option(metavar="LOG_OR_CSV_OR_SET", help="Sweeps to predict; may be repeated.")
     ] = None,
-    nodes: Annotated[list[int] | None, typer.Option(min=1, help="Nodes to predict; may be repeated.")] = None,
+    nodes: Annotated[
+        list[int] | None, typer.Option(min=1, max=MAX_NODES, help="Nodes to predict; may be repeated.")
+    ] = None,
     machine: Annotated[str | None, typer.Option(help="Where links come from that no sweep shows.")] = None,
     place: Annotated[str, typer.Option(help="out or in: results of place, or in it.")] = "out",
     collective: Annotated[
@@ -204,7 +208,7 @@ def read(
 def nccl(
     machine: Annotated[str, typer.Option(help="A machine of `list machines`.")],
     nodes: Annotated[
-        list[int] | None, typer.Option(min=1, help="Nodes of it; may be repeated; 1, if left out.")
+        list[int] | None, typer.Option(min=1, max=MAX_NODES, help="Nodes of it; may be repeated; 1, if left out.")
     ] = None,
     collective: Annotated[str, typer.Option(help="The collective.")] = "all_reduce",
     tuning: Annotated[

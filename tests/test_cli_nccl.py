@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.test_measured_nccl_log import init, lines_of, table, write
+from tests.test_measured_nccl_log import PATTERNS, init, lines_of, table, write
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -49,9 +49,10 @@ def test_figures_of_a_log(call: Callable[..., Any], tmp_path: Path) -> None:
     [
         (
             ["--machine", "dgx-h10", "--collective", "all_to_all", "--tuning", "no.log"],
-            ["did you mean", "no \"all_to_all\"; it has: all_reduce", "no such file"],
+            ["did you mean", "no \"all_to_all\"; it has: all_reduce", "no.log: there is no such file"],
         ),
         (["--machine", "mi300x-8"], ["NCCL's graph of mi300x-8 is not known; take one of dgx-1v"]),
+        (["--machine", "dgx-h100", "--nodes", "9" * 400], ["--nodes"]),
     ],
 )  # fmt: skip
 def test_all_problems_at_once(call: Callable[..., Any], arguments: list[str], problems: list[str]) -> None:
@@ -60,3 +61,13 @@ def test_all_problems_at_once(call: Callable[..., Any], arguments: list[str], pr
     assert done.stdout == ""
     for problem in problems:
         assert problem in done.stderr
+
+
+def test_logs_that_say_too_little(call: Callable[..., Any], tmp_path: Path) -> None:
+    asked = ["nccl", "--machine", "dgx-h100", "--tuning", "run.log", "--nodes", "2"]
+    write(tmp_path, lines_of(table("2.30")))
+    assert "taken to be of 16 ranks, which it does not say" in " ".join(call(*asked).stdout.split())
+    refused = call(*asked, "--collective", "reduce")  # a table without figures of it
+    assert (refused.returncode, refused.stderr.split(":")[0]) == (2, "run.log")
+    write(tmp_path, lines_of([*PATTERNS, init(ranks=8, nodes=1)]))
+    assert "it has: channels of one node; take" in call(*asked).stderr

@@ -159,6 +159,23 @@ def run_machine(folder: Path, machine: str, more: str = ", calibrated: true", no
     return sc.run(path)
 
 
+@pytest.mark.parametrize(
+    ("more", "warned"), [("", True), (", collectives: {all_reduce: rotated_rings}", False)], ids=["default", "named"]
+)
+def test_steps_priced_otherwise_than_links_were_fitted_are_warned_of(tmp_path: Path, more: str, warned: bool) -> None:
+    path = tmp_path / "step.yaml"
+    path.write_text(
+        "title: A step on calibrated links\ncluster: {machine: dgx-h100, nodes: 2, calibrated: true}\n"
+        f"training: {{model: gpt2, strategy: ddp, sequence: 64, micro_batch: 1, mfu: 40%{more}}}\n",
+        encoding="utf-8",
+    )
+    told = [
+        text for text in sc.run(path).warnings if "the inter link was fitted as all_reduce by rotated_rings" in text
+    ]
+    assert bool(told) == warned
+    assert all("write collectives: {all_reduce: rotated_rings}" in text for text in told)
+
+
 def test_a_scenario_on_calibrated_links(tmp_path: Path) -> None:
     result = run_machine(tmp_path, "h100-dgx")
     intra, inter = load_calibrated("dgx-h100")

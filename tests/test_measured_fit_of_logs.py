@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -198,3 +200,35 @@ def test_messages_too_small_for_the_physical_model_are_counted(tmp_path: Path) -
     )
     assert errors_text(physical).endswith("; 11 points, 2 below 1 KiB left out")
     assert errors_text(other).endswith("; 13 points")
+
+
+def test_what_a_sweep_says_itself_is_not_overruled_silently(call: Callable[..., Any]) -> None:
+    done = call("fit", "mn5_h100_4n4_allreduce_ring", "--ranks", "8", "--log-nodes", "4")
+    assert [line.partition(": ")[2].partition(": ")[2] for line in done.stderr.splitlines()] == [
+        "--ranks 8 is not applied: it says 16",
+    ]
+
+
+def test_all_problems_at_once(call: Callable[..., Any]) -> None:
+    done = call("fit", "no.log", "--model", "physics", "--machine", "dgx", "--predict", "no2.log")
+    assert done.returncode == 2
+    for problem in ('"physics" is no model', '"dgx" is not a known machine', "no.log", "no2.log"):
+        assert problem in done.stderr
+    done = call("fit", "mn5_h100_4n4_allreduce_ring", "--ranks", "-3", "--collective", "sum", "--log-nodes", "0")
+    assert [line.split(": ")[1] for line in done.stderr.splitlines()] == ["--collective", "--ranks", "--log-nodes"]
+
+
+def test_what_is_measured_is_not_written_over(call: Callable[..., Any], tmp_path: Path) -> None:
+    path = put(tmp_path / "run.log", made.log(NEW, ranks=8))
+    before = path.read_bytes()
+    done = call("fit", "run.log", "-o", "run.log")
+    assert (done.returncode, path.read_bytes()) == (2, before)
+
+
+def test_one_rank_sends_nothing(call: Callable[..., Any], tmp_path: Path) -> None:
+    put(tmp_path / "osu.txt", made.osu())
+    done = call("fit", "osu.txt", "--ranks", "1")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "osu: osu ran on one rank, which sends nothing; fit two ranks or more\n",
+    )

@@ -204,6 +204,16 @@ class TestTablesWithBars:
         assert (log.sweeps[0].sweep.collective, log.sweeps[0].sweep.world_size) == ("all_reduce", 16)
         assert sum(skipped(log).values()) == 2
 
+    def test_powers_of_1024(self, path: Path) -> None:
+        """As printed until January 2025: 16 MiB at 100 GiB/s take 1 / 6400 s."""
+        text = "see all_reduce_bench.py\n| payload |    busbw   |    algbw   |\n| ------: | ---------: | ---------: |\n"
+        log = read(path, text + "|  1MB |  18.75GBps |  10.00GBps |\n| 16MB | 187.50GBps | 100.00GBps |\n")
+        assert points(log) == {
+            1 << 20: pytest.approx(1 / 10240, rel=1e-4),
+            1 << 24: pytest.approx(1 / 6400, rel=1e-4),
+        }
+        assert (log.sweeps[0].sweep.world_size, "powers of 1024" in log.sweeps[0].sweep.caveats) == (16, True)
+
 
 def test_a_gather_is_no_broadcast(path: Path) -> None:
     """Both have a root and no operation; the bus bandwidth of a gather is that of the parts sent."""

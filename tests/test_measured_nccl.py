@@ -392,3 +392,15 @@ def test_the_benchmark_prints_its_tables(capsys: pytest.CaptureFixture[str]) -> 
     out = capsys.readouterr().out
     assert "h100_1n8_aws_p5_allreduce_auto" in out
     assert out.count("the faster of ring and tree for") == 2
+
+
+def test_numbers_that_cannot_be() -> None:
+    graph = load_machine("dgx-h100").nccl
+    assert graph is not None
+    with pytest.raises(InputError) as refused:
+        nccl_model("all_reduce", graph, -1, 1.5)  # type: ignore[arg-type]
+    assert [problem.place for problem in refused.value.problems] == ["nodes", "gpus_per_node"]
+    model = nccl_model("all_reduce", graph, 1, 8)
+    for message in (-1, 1.5, True):
+        with pytest.raises(InputError, match="is no message; give a whole number of bytes"):
+            choose(model, message)  # type: ignore[arg-type]

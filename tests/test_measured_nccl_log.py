@@ -20,6 +20,7 @@ from simcollectives.measured.nccl import (
     compare_picks,
     graph_of_log,
     nccl_model,
+    ran_as,
     read_tuning_log,
     tuning_log,
     with_log,
@@ -192,6 +193,7 @@ def test_calls(tmp_path: Path) -> None:
     gathered = compare_picks(with_log(model(collective="all_gather"), log), log.calls)
     assert (gathered.calls, gathered.agreeing) == (1, 1)
     assert next(call for call in log.calls if call.collective == "all_gather").per_rank
+    assert [ran_as(model(nodes), log) for nodes in (2, 4)] == [True, False]
     assert log.warnings == (
         "2 lines skipped: a call of which it is not said what, or by what algorithm (first: line 30)",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,21 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.
         write_whole(target, b"new content")
     assert target.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_what_is_no_regular_file_is_left_alone(tmp_path: Path) -> None:
+    """To replace a device would take it from everybody; a pipe stands for it here."""
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(pipe)
+    link.symlink_to(target)
+    with pytest.raises(InputError, match=r"pipe: it is no regular file; give"):
+        write_whole(pipe, b"new")
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    for folder in (tmp_path, Path("")):
+        with pytest.raises(InputError, match=r"is a directory; give"):
+            write_whole(folder, b"new")
+    write_whole(link, b"new")
+    assert (link.is_symlink(), target.read_bytes()) == (True, b"new")
 
 
 def test_an_interrupt_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,9 @@ PATTERNS = ("ring", "tree", "nvls", "collnet_direct", "collnet_chain")
 
 SPANS = ("one_node", "several_nodes")
 
+MAX_CHANNELS = 64
+"""NCCL has no more of them (MAXCHANNELS of src/include/device.h)."""
+
 
 @dataclass(frozen=True)
 class ChannelGraph:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from simcollectives.errors import InputError, Problem, show_value
-from simcollectives.measured.logs.formats import PROJECT_CSV, Format, detect, read_as
+from simcollectives.measured.logs.formats import PROJECT_CSV, Format, check_asked, detect, read_as
 from simcollectives.measured.logs.types import ReadLog
 from simcollectives.measured.sweep import PLACES, SHIPPED, MeasuredSweep, is_file, load_set, wrong_set
 
@@ -54,6 +54,7 @@ def load_sweeps(
     Raises:
         InputError: there is no such set or file, or it has problems; all of them at once.
     """
+    check_asked(collective, ranks, nodes)
     name = os.fspath(what)
     path = Path(name)
     if name in SHIPPED or not is_file(path):

@@ -94,19 +94,23 @@ def prepare_folder(scenario_file: str, directory: str | os.PathLike[str]) -> Non
 
 
 def write_whole(path: Path, content: bytes) -> Path:
-    """Write a file so that it is there with all its content, or as it was before.
+    """Write a file so that it is there with all its content, or as it was before; a link stays one.
 
     Raises:
-        InputError: it cannot be written.
+        InputError: it cannot be written, or is there and no regular file.
     """
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
+        target = Path(os.path.realpath(path))
+        # To replace a device, such as /dev/null, would take it from everybody.
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         try:
             with part.open("xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(part, path)
+            os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
@@ -136,8 +140,12 @@ def check_own(path: Path, first_words: str) -> None:
     Raises:
         InputError: there is such a file, or it cannot be read.
     """
+    begins = first_words.encode()
+    own = True
     try:
-        own = not path.is_file() or path.read_bytes().startswith(first_words.encode())
+        if path.is_file():
+            with path.open("rb") as file:
+                own = file.read(len(begins)) == begins
     except OSError as error:
         raise _cannot_write(path, error) from error
     if not own:

@@ -22,7 +22,7 @@ from simcollectives.measured.spread import relative_errors
 from simcollectives.measured.suspects import without_suspects
 from simcollectives.report.files import check_own, json_text, png_bytes, write_whole
 from simcollectives.report.json_measured import errors_by_range
-from simcollectives.report.reading import naming_file
+from simcollectives.report.reading import check_no_input, naming_file
 from simcollectives.report.rows import byte_family
 from simcollectives.report.table_errors import ERROR_WORDS, errors_table, ranks_text, signed
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading, make_console, rendered, show
@@ -90,6 +90,7 @@ def run_fit(
         InputError: as ``make_report`` and ``write_report``; ``output`` is there, and another kind of file.
     """
     if output is not None:
+        check_no_input(output, [Path(one) for one in (*what, *predict)])
         check_own(output, FIRST_WORDS)
     report = make_report(what, model, predict, nodes, machine, asked)
     for text in report.told:
@@ -110,13 +111,15 @@ def make_report(
     Raises:
         InputError: something cannot be read, fitted or predicted; all problems of a kind at once.
     """
-    named = find_model(model)
-    known = None if machine is None else load_machine(machine)
-    sweeps = [without_suspects(sweep) for sweep in _load(what, asked)]
-    unseen = _load(predict, asked)
-    fits = fit_all(sweeps, named)
+    gathered = Gathered()
+    named = gathered.take(lambda: find_model(model))
+    known = None if machine is None else gathered.take(lambda: load_machine(machine))
+    sweeps = [without_suspects(sweep) for sweep in gathered.take(lambda: _load(what, asked)) or ()]
+    unseen = gathered.take(lambda: _load(predict, asked)) or []
+    gathered.finish()
+    fits = [] if named is None else fit_all(sweeps, named)
     predictions = [_of_sweep(fits, sweep) for sweep in unseen]
-    told = [f"{sweep.name}: {text}" for sweep in (*sweeps, *unseen) for text in _told(sweep)]
+    told = [f"{sweep.name}: {text}" for sweep in (*sweeps, *unseen) for text in _told(sweep, asked)]
     for count in nodes:
         found, unable = _of_all(fits, count)
         predictions += found
@@ -130,8 +133,14 @@ def make_report(
     return FitReport(tuple(fits), tuple(predictions), cluster, tuple(told))
 
 
-def _told(sweep: MeasuredSweep) -> tuple[str, ...]:
-    """What to know of a sweep, what was left out, and that one node is taken where nothing says how many."""
+def _told(sweep: MeasuredSweep, asked: Asked) -> tuple[str, ...]:
+    """What to know of a sweep, what was left out, what it says itself, and that one node is taken if it does not say."""
+    pairs = (("--ranks", asked.ranks, sweep.world_size), ("--log-nodes", asked.nodes, sweep.nodes))
+    unused = [f"{name} {one} is not applied: it says {own}" for name, one, own in pairs if one not in (None, own)]
+    return (*_left_out(sweep), *unused)
+
+
+def _left_out(sweep: MeasuredSweep) -> tuple[str, ...]:
     if sweep.nodes is not None or sweep.world_size is None or sweep.world_size <= _MOST_OF_ONE_NODE:
         return (*sweep.noted, *sweep.dropped)
     taken = f"nothing says on how many nodes its {sweep.world_size} ranks ran: one is taken; give --log-nodes"

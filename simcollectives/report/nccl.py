@@ -19,6 +19,7 @@ from simcollectives.measured.nccl import (
     prediction_json,
     read_tuning_log,
 )
+from simcollectives.report.reading import naming_file
 
 MESSAGES = tuple(8 << power for power in range(32))
 """8 B to 16 GiB, as nccl-tests does."""
@@ -67,7 +68,7 @@ def predictions_of(
     gathered = Gathered()
     gathered.errors += [InputError([problem]) for problem in check_collective(collective)]
     known = gathered.take(lambda: load_machine(machine))
-    log = None if tuning is None else gathered.take(lambda: read_tuning_log(tuning))
+    log = None if tuning is None else gathered.take(lambda: naming_file(read_tuning_log, tuning))
     if known is not None and known.nccl is None:
         have = ", ".join(name for name in machine_names() if load_machine(name).nccl is not None)
         rule = f"NCCL's graph of {known.name} is not known; take one of {have}, or a scenario with nccl: {{graph: ..}}"
@@ -87,8 +88,8 @@ def _prediction(machine: Machine | None, nodes: int, collective: str, log: Tunin
         graph = machine.nccl if log is None else graph_of_log(machine.nccl, log)
         return predict(nccl_model(collective, graph, nodes, machine.gpus_per_node), MESSAGES, log)
     except InputError as error:
-        place = "tuning" if error.source else ""
-        raise InputError([Problem(place, f"{error.source}: {one.message}") for one in error.problems]) from None
+        place = "" if log is None else log.source
+        raise InputError([Problem(place, one.message) for one in error.problems]) from None
 
 
 def _write(predictions: Sequence[Prediction], text: str, title: str, folder: Path) -> list[Path]:

@@ -74,6 +74,15 @@ def check_output(output: Path, paths: Sequence[Path] = ()) -> None:
     """
     if output.suffix.lower() != ".csv" or output.name == "sets.csv":
         raise InputError([Problem("-o", f"{output} is no file for times; write for instance -o measured.csv")])
+    check_no_input(output, paths)
+
+
+def check_no_input(output: Path, paths: Sequence[Path]) -> None:
+    """Refuse to write over a file that is read.
+
+    Raises:
+        InputError: it is one.
+    """
     if output.resolve() in {path.resolve() for path in paths}:
         raise InputError([Problem("-o", f"{output} is one of the logs; write into another file")])
 

@@ -11,7 +11,7 @@ from simcollectives.report.table_fastest import margin_text
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading
 from simcollectives.units import ByteFamily, format_bytes, format_seconds
 
-MAX_OTHERS = 8
+MAX_OTHERS, MAX_SOURCES = 8, 4
 _MEANING = (
     "times are those of NCCL's own model, not measured nor simulated; midway: at the geometric mean of a range; "
     "margin: how much longer the runner-up takes there"
@@ -26,8 +26,9 @@ def nccl_blocks(predictions: Sequence[Prediction]) -> list[Block]:
     blocks: list[Block] = [heading(f"NCCL's choice of algorithm/protocol: {first.collective}")]
     blocks.append(_table(predictions))
     blocks.append(caption(_MEANING))
-    sources = dict.fromkeys(one.model.source for one in predictions)
-    blocks.append(caption(f"latencies and bandwidths: {listing(list(sources), 4)}"))
+    sources = list(dict.fromkeys(one.model.source for one in predictions))
+    more = f"; and {len(sources) - MAX_SOURCES} more" if len(sources) > MAX_SOURCES else ""
+    blocks.append(caption(f"latencies and bandwidths: {'; '.join(sources[:MAX_SOURCES])}{more}"))
     blocks += [caption(text) for text in _unavailable(predictions)]
     for one in predictions:
         if one.picks is not None:
@@ -93,7 +94,8 @@ def _picks(prediction: Prediction, *, several: bool) -> list[Block]:
     """How NCCL's picks in a log agree with the prediction."""
     picks = prediction.picks
     if picks is None or not picks.calls:
-        return [caption("the log lists no calls of this collective (NCCL 2.23 and later do)")]
+        what = f"{prediction.model.collective} on {nodes_text(prediction)}"
+        return [caption(f"the log lists no calls of {what} (NCCL 2.23 and later list calls)")]
     where = f" on {nodes_text(prediction)}" if several else ""
     text = f"the log lists {counted(picks.calls, 'call')}{where}: {picks.agreeing} as predicted"
     if not picks.others:

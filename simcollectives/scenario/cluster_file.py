@@ -17,8 +17,8 @@ _REFUSED = ("file", "slow")
 
 def read_cluster_file(
     context: Context, value: dict[str, Any], load: Callable[[Context, Any], ClusterSettings | None]
-) -> tuple[dict[str, Any], str] | None:
-    """Return the file's cluster with what stands beside ``file:`` over it, and a note of what it was fitted to.
+) -> tuple[dict[str, Any], str, dict[str, str]] | None:
+    """Return the file's cluster with what stands beside ``file:`` over it, a note of its fit, and as what it was made.
 
     Notes every problem of the file, and returns None, where it holds no cluster that can exist.
     """
@@ -33,7 +33,8 @@ def read_cluster_file(
         for problem in error.problems:
             context.add(PATH, f"{show_value(name)[1:-1]}: {problem}")
         return None
-    return {**written, **{key: one for key, one in value.items() if key != "file"}}, _note(name, document.data)
+    merged = {**written, **{key: one for key, one in value.items() if key != "file"}}
+    return merged, _note(name, document.data), _fitted_as(document.data)
 
 
 def _cluster_of(document: Document, load: Callable[[Context, Any], ClusterSettings | None]) -> dict[str, Any]:
@@ -54,6 +55,13 @@ def _cluster_of(document: Document, load: Callable[[Context, Any], ClusterSettin
     load(inner, written)
     inner.finish()
     return written
+
+
+def _fitted_as(data: dict[str, Any]) -> dict[str, str]:
+    """By level, the collectives and algorithms as which measured times were simulated."""
+    fitted = data.get("fitted")
+    levels = fitted.items() if isinstance(fitted, dict) else ()
+    return {str(level): str(one["simulated"]) for level, one in levels if isinstance(one, dict) and "simulated" in one}
 
 
 def _note(name: str, data: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simcollectives.cluster import Change, Device, Level, Link, calibrated_links, load_machine
+from simcollectives.cluster import Change, Device, Level, Link, calibrated_links, load_calibrated, load_machine
 from simcollectives.cluster.link import DEVICE_KEYS
 from simcollectives.errors import ClusterError, nearest, suggestion
 from simcollectives.scenario.build import build_cluster
@@ -60,16 +60,17 @@ def load_cluster(context: Context, value: Any) -> ClusterSettings | None:
         context.add(PATH, f"{shown(value)} is not a mapping; write {EXAMPLES['cluster']}")
         return None
     note = ""
+    fitted_as: dict[str, str] = {}
     if "file" in value:
         read = read_cluster_file(context, value, load_cluster)
         if read is None:
             return None
-        value, note = read
+        value, note, fitted_as = read
     form = _form(context, value)
     settings = _READERS[form](context, value) if form is not None else None
     if settings is None:
         return None
-    settings = replace(settings, note=settings.note or note)
+    settings = replace(settings, note=settings.note or note, fitted_as=settings.fitted_as or fitted_as)
     return settings if _exists(context, settings) else None
 
 
@@ -180,9 +181,11 @@ def _machine(context: Context, value: dict[str, Any]) -> ClusterSettings | None:
         context.add_error((*PATH, "machine"), error)
         return None
     intra, inter, note = machine.intra, machine.inter, ""
+    fitted_as: dict[str, str] = {}
     if model.calibrated:
         try:
             intra, inter, note = calibrated_links(machine)
+            fitted_as = {one.level: one.simulated for one in load_calibrated(machine.name)}
         except ClusterError as error:
             context.add_error((*PATH, "calibrated"), error)
             return None
@@ -194,6 +197,7 @@ def _machine(context: Context, value: dict[str, Any]) -> ClusterSettings | None:
         inter=inter,
         machine=machine.name,
         note=note,
+        fitted_as=fitted_as,
         **_shared_ways(context, model, machine.nics_per_node),
         **_everywhere(context, model),
     )

@@ -77,10 +77,9 @@ def _load(context: Context, path: Path, raw: Any, namer: BaseNamer | None, langu
     shared: dict[str, Any] | None = {}
     if namer is not None:
         shared = namer.point(path, {key: one for key, one in raw.items() if key not in BOUND_KEYS}, own)
-    if subject == "order":
-        for key in BOUND_KEYS:
-            if key in raw:
-                context.add((*path, key), "an order has no bound and no tolerance; leave the key out")
+    for key in BOUND_KEYS:
+        if key in raw and key not in own:
+            context.add((*path, key), f"{subject} takes no {key}; leave the key out")
     if parsed is None or shared is None or namer is None:
         return None
     text, line, because = flow_text(raw), context.document.line(path), getattr(parsed, "because", None)

@@ -4,18 +4,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from simcollectives.cluster.nccl_graph import CPUS, GENERATIONS, LINK_CLASSES, NETWORK_PATHS, PATTERNS
-from simcollectives.errors import show_value, suggestion
+from simcollectives.cluster.nccl_graph import CPUS, GENERATIONS, LINK_CLASSES, MAX_CHANNELS, NETWORK_PATHS, PATTERNS
+from simcollectives.errors import suggestion
 from simcollectives.measured.nccl import ALGORITHMS, PROTOCOLS
-from simcollectives.scenario.schema_values import Bandwidth, Count, Model, Seconds, custom_error
+from simcollectives.scenario.keys import whole_kind
+from simcollectives.scenario.places import shown
+from simcollectives.scenario.schema_values import Bandwidth, Model, Seconds, custom_error, reader
 
 LABELS = tuple(f"{algorithm}/{protocol}" for algorithm in ALGORITHMS for protocol in PROTOCOLS)
+_CHANNELS = whole_kind("channels", 1, MAX_CHANNELS, "a number of channels", "8")
 
 
 class ChannelsModel(Model):
     """Channels that NCCL's search finds for a pattern; what is left out is the machine's."""
 
-    channels: Count | None = None
+    channels: Annotated[int, reader(_CHANNELS), WithJsonSchema(_CHANNELS.json_schema)] | None = None
     intra: Bandwidth | None = Field(None, description="Of one channel, inside a node", examples=["30 GB/s"])
     inter: Bandwidth | None = Field(None, description="Of one channel, between nodes", examples=["24 GB/s"])
     same_channels: bool | None = Field(None, description="All channels visit the GPUs in one order")
@@ -55,7 +58,7 @@ class NcclModel(Model):
 def _read_label(value: object) -> str:
     if isinstance(value, str) and value in LABELS:
         return value
-    raise custom_error(f"{show_value(value)} is no algorithm/protocol of NCCL; {suggestion(value, LABELS)}")
+    raise custom_error(f"{shown(value)} is no algorithm/protocol of NCCL; {suggestion(value, LABELS)}")
 
 
 Label = Annotated[str, PlainValidator(_read_label), WithJsonSchema({"enum": list(LABELS)})]

@@ -45,7 +45,8 @@ class ClusterSettings:
 
     ``device`` is the machine's, with what ``device:`` says. ``sizes`` are those of a torus or mesh, ``levels`` those of
     a cluster of levels, which has no other sizes. ``nics_per_node`` is None where every device has its own card.
-    ``note`` says what links were fitted to, and how far off they are.
+    ``note`` says what links were fitted to, and how far off they are; ``fitted_as``, by level, as which collectives and
+    algorithms: "all_reduce by ring".
     """
 
     form: Form
@@ -65,6 +66,7 @@ class ClusterSettings:
     slow: tuple[Change, ...] = ()
     device: Device = field(default_factory=Device)
     note: str = ""
+    fitted_as: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

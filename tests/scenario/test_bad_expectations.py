@@ -95,7 +95,7 @@ CASES = {
     ): ["$.expect[0].seconds (line 5): the scenario sweeps devices (4, 8); name one value here, swept or not"],
     scenario("expect: [{order: [ring]}]"): ["$.expect[0].order (line 4): 1 entry; write at least 2"],
     scenario("expect: [{order: [ring, tree], rel: 1%}]"): [
-        "$.expect[0].rel (line 4): an order has no bound and no tolerance; leave the key out"
+        "$.expect[0].rel (line 4): order takes no rel; leave the key out"
     ],
     scenario("expect: [{order: [ring, tree], of: power}]"): ['$.expect[0].of (line 4): "power" is unknown; known:'],
     scenario("expect: [{ratio: [{algorithm: ring}], at_most: 2}]"): [

@@ -35,15 +35,17 @@ def run(folder: Path, *lines: str) -> ScenarioResult:
 
 
 CASES = {
-    scenario(H100, COLLECTIVE, "sweep: {message: [1 MiB]}", "nccl: {algorithms: [rign], protocols: [ll], grph: 3, tuning: no.log, graph: {gpu: hoper, one_node: {ring: {channels: 0}}}}", "expect:", "  - {nccl_choice: {message: 1 MiB}, equals: tree/LL129}", "  - {nccl_seconds: {message: 1 MiB}}"): [
+    scenario(H100, COLLECTIVE, "sweep: {message: [1 MiB]}", "nccl: {algorithms: [rign], protocols: [ll], grph: 3, tuning: no.log, graph: {gpu: hoper, one_node: {ring: {channels: 0}}}}", "expect:", "  - {nccl_choice: {message: 1 MiB}, equals: tree/LL129}", "  - {nccl_seconds: {message: 1 MiB}}", "  - {nccl_choice: {message: 1 MiB}, equals: [tree/LL], rel: 1%}"): [
         '$.nccl.algorithms[0] (line 5): "rign" is unknown; did you mean "ring"?',
         '$.nccl.graph.gpu (line 5): "hoper" is unknown; did you mean "hopper"?',
-        "$.nccl.graph.one_node.ring.channels (line 5): 0 is not a count; write a whole number from 1 to 1048576",
+        "$.nccl.graph.one_node.ring.channels (line 5): 0 is not a number of channels; write a whole number from 1 to 64",
         '$.nccl.grph (line 5): unknown key; did you mean "graph"?',
         '$.nccl.protocols[0] (line 5): "ll" is unknown; did you mean "LL"?',
         "$.nccl.tuning (line 5): no.log: there is no such file; mend the path",
         '$.expect[0].equals (line 7): "tree/LL129" is no algorithm/protocol of NCCL; did you mean "tree/LL128"?',
         "$.expect[1] (line 8): no bound is given; write one of equals (with rel or abs), at_most, at_least, between",
+        "$.expect[2].equals (line 9): [tree/LL] is no algorithm/protocol of NCCL; known: tree/LL, ",
+        "$.expect[2].rel (line 9): nccl_choice takes no rel; leave the key out",
     ],
     scenario("cluster: {machine: mi300x-8, nodes: 2}", COLLECTIVE, "sweep: {message: [1 MiB]}", "nccl: true"): [
         "$.nccl (line 5): mi300x-8 has no graph of NCCL; write graph: {gpu: hopper, cpu: intel, link: nvlink, nvswitch: true, network_path: PXB, several_nodes: {ring: {channels: 8, intra: 48 GB/s, inter: 48 GB/s}, tree: {channels: 8, intra: 48 GB/s, inter: 48 GB/s}}} as a log of NCCL_DEBUG_SUBSYS=GRAPH says it, or take one of dgx-1v, dgx-2, dgx-a100, dgx-b200, dgx-h100, dgx-h200"

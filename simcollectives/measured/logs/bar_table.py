@@ -1,7 +1,8 @@
 """Tables whose cells stand between bars: hccl_test (``data_size | avg_time | alg_bandwidth | check_result``) and the
 Markdown of all_reduce_bench.py in stas00/ml-engineering (``payload | busbw | algbw``, with units in the cells).
 
-The second gives rates alone, with two decimals: a time is the message over its rate, where that is known to 5 %.
+The second gives rates alone, with two decimals: a time is the message over its rate, where that is known to 5 %. Up to
+January 2025 (before its commit 45de4d5) it printed sizes as KB, which are KiB, and GBps, which are GiB/s.
 """
 
 import re
@@ -28,6 +29,9 @@ _COLUMNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _WORDS
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:GBps|GB/s)?")
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:us)?")
 _RULE = re.compile(r"[\s|:+\-]*")
+_OLD_SIZE = re.compile(r"([0-9]{1,6})\s*([KMGT])B")
+_OLD_GBPS = 2**30 / 1e9
+_OLD = "KB, MB and GB are taken as powers of 1024, as this benchmark means them"
 _PROGRAM = re.compile(r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|reduce)_(?:test|bench)\b")
 
 
@@ -102,6 +106,12 @@ def _take(reader: _Reader, line: int, cells: list[str]) -> None:
     row = {name: cells[at] for name, at in reader.columns.items()}
     size, algbw, busbw = _size(row["size"]), _number(_RATE, row["algbw"]), _number(_RATE, row.get("busbw", ""))
     time = _number(_TIME, row["time"]) if "time" in row else _time_of_rate(size, algbw)
+    if "time" not in row and (old := _OLD_SIZE.fullmatch(row["size"])):
+        size = int(old[1]) * 1024 ** ("KMGT".index(old[2]) + 1)
+        time = _time_of_rate(size, algbw, _OLD_GBPS)
+        algbw, busbw = _in_gb(algbw), _in_gb(busbw)
+        if _OLD not in reader.tables[-1].caveats:
+            reader.tables[-1].caveats.append(_OLD)
     if size is None:
         tally.skip("a row whose size is none", line)
     elif time is None and "time" not in row and algbw is not None:
@@ -129,9 +139,14 @@ def _number(pattern: re.Pattern[str], text: str) -> str | None:
     return None if found is None else found.group(1)
 
 
-def _time_of_rate(size: int | None, rate: str | None) -> str | None:
-    """Microseconds of a message at a printed rate (GB/s)."""
+def _in_gb(rate: str | None) -> str | None:
+    """A rate that was printed in GiB/s; with a digit less, as the others would not be known."""
+    return None if rate is None else f"{float(rate) * _OLD_GBPS:.1f}"
+
+
+def _time_of_rate(size: int | None, rate: str | None, unit: float = 1.0) -> str | None:
+    """Microseconds of a message at a printed rate, in ``unit`` of 1 GB/s."""
     known = printed(rate)
     if size is None or rate is None or known is None or float(rate) < LEAST_RATE_GBPS:
         return None
-    return f"{size / float(rate) / 1e3:.3f}"
+    return f"{size / (float(rate) * unit) / 1e3:.3f}"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from simcollectives.errors import InputError, show_value, suggestion
+from simcollectives.errors import InputError, Problem, show_value, suggestion
 from simcollectives.measured import sweep as csv_sweeps
 from simcollectives.measured.logs.alone import refuse_alone
 from simcollectives.measured.logs.bar_table import looks_like_bar_table, read_bar_tables
@@ -122,7 +122,7 @@ def read_as(
     nodes: int | None = None,
 ) -> ReadLog:
     """What ``read_log`` reads of a file whose format was found out before."""
-    _check_asked(collective, ranks, nodes)
+    check_asked(collective, ranks, nodes)
     if known is None:
         with Source(path) as source:
             source.head()
@@ -166,12 +166,22 @@ def _on_nodes(log: ReadLog, nodes: int | None) -> ReadLog:
     return replace(log, sweeps=tuple(found))
 
 
-def _check_asked(collective: str | None, ranks: int | None, nodes: int | None) -> None:
+def check_asked(collective: str | None, ranks: int | None, nodes: int | None) -> None:
+    """Refuse what no file can be of.
+
+    Raises:
+        InputError: it is given; all problems at once.
+    """
+    problems = []
     if collective is not None and collective not in COLLECTIVES:
-        raise InputError(f"{show_value(collective)} is no collective; {suggestion(collective, COLLECTIVES)}")
-    for number, what in ((ranks, "ranks"), (nodes, "nodes")):
+        text = f"{show_value(collective)} is no collective; {suggestion(collective, COLLECTIVES)}"
+        problems.append(Problem("--collective", text))
+    for number, what, option in ((ranks, "ranks", "--ranks"), (nodes, "nodes", "--log-nodes")):
         if number is not None and not 1 <= number <= MAX_RANKS:
-            raise InputError(f"{show_value(number)} {what} cannot be; give a number from 1 to {MAX_RANKS}")
+            text = f"{show_value(number)} {what} cannot be; give a number from 1 to {MAX_RANKS}"
+            problems.append(Problem(option, text))
+    if problems:
+        raise InputError(problems)
 
 
 def _nothing(tables: list[Table], tally: Tally) -> str:

@@ -150,7 +150,7 @@ def columns_of(sweeps: Sequence[MeasuredSweep], min_bytes: float = 0) -> Columns
     """Points of at least ``min_bytes``; all of them where fewer than half are left.
 
     Raises:
-        InputError: the sweeps are of several collectives, or do not say how many ranks they ran on.
+        InputError: the sweeps are of several collectives, of one rank, or do not say how many ranks they ran on.
     """
     kinds = list(dict.fromkeys(sweep.collective for sweep in sweeps))
     if kinds == [None]:
@@ -161,6 +161,9 @@ def columns_of(sweeps: Sequence[MeasuredSweep], min_bytes: float = 0) -> Columns
     lacking = [sweep.name for sweep in sweeps if sweep.world_size is None]
     if lacking:
         raise InputError(f"nothing says how many ranks {listing(lacking)} ran on; give it, for instance --ranks 8")
+    alone = [sweep.name for sweep in sweeps if sweep.world_size == 1]
+    if alone:
+        raise InputError(f"{listing(alone)} ran on one rank, which sends nothing; fit two ranks or more")
     return stacked(sweeps, min_bytes)
 
 

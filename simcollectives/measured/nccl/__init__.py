@@ -9,7 +9,7 @@ GPUs; and what NCCL does after choosing, such as fewer channels for small messag
 
 from simcollectives.measured.nccl.choice import candidate_seconds, choose, kinks, ranges, switches
 from simcollectives.measured.nccl.constants import ALGORITHMS, COLLECTIVE_ALGORITHMS, PROTOCOLS
-from simcollectives.measured.nccl.from_log import Disagreement, Picks, compare_picks, graph_of_log, with_log
+from simcollectives.measured.nccl.from_log import Disagreement, Picks, compare_picks, graph_of_log, ran_as, with_log
 from simcollectives.measured.nccl.model import check_collective, nccl_model
 from simcollectives.measured.nccl.prediction import Prediction, predict, prediction_json
 from simcollectives.measured.nccl.tuning_log import Call, TuningLog, TuningTable, read_tuning_log
@@ -39,6 +39,7 @@ __all__ = [
     "nccl_model",
     "predict",
     "prediction_json",
+    "ran_as",
     "ranges",
     "read_tuning_log",
     "switches",

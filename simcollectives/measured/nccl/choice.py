@@ -10,13 +10,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from simcollectives.errors import InputError, Problem, show_value
 from simcollectives.measured.nccl.constants import (
     FIRST_FACTOR_BYTES,
     PLATEAU_BYTES,
     TREE_FACTOR_COUNT,
     TREE_FACTORS,
 )
-from simcollectives.measured.nccl.types import Candidate, Choice, Model, Range, Switch
+from simcollectives.measured.nccl.types import Candidate, Choice, Model, Range, Switch, is_whole
 
 LEAST_BYTES, MOST_BYTES = 8, 1 << 34
 """8 B to 16 GiB: the messages over which switches are looked for where nothing else is asked."""
@@ -46,7 +47,14 @@ def _factors(model: Model, candidate: Candidate) -> tuple[float, ...]:
 
 
 def choose(model: Model, message_bytes: int) -> Choice:
-    """Return what NCCL picks for a message: the least time, the first in its order where times are equal."""
+    """Return what NCCL picks for a message: the least time, the first in its order where times are equal.
+
+    Raises:
+        InputError: the message is no whole number of bytes, 0 or more.
+    """
+    if not is_whole(message_bytes, 0, math.inf):
+        rule = f"{show_value(message_bytes)} is no message; give a whole number of bytes, 0 or more"
+        raise InputError([Problem("message_bytes", rule)])
     times = [(one.label, candidate_seconds(model, one, message_bytes)) for one in model.available]
     ranked = sorted(range(len(times)), key=lambda place: (times[place][1], place))
     label, seconds = times[ranked[0]]

@@ -63,6 +63,8 @@ def with_log(model: Model, log: TuningLog) -> Model:
         )
     where = f"{log.source}, line {table.lines[0]}"
     source = f"{where}, NCCL {log.version}" if log.version else where
+    if table.ranks is None:
+        source += f", taken to be of {counted(model.world_size, 'rank')}, which it does not say"
     found = replace(model, candidates=tuple(candidates), channels=table.channels or model.channels, source=source)
     require_candidate(found)
     return found
@@ -84,6 +86,7 @@ def _table(model: Model, log: TuningLog) -> TuningTable | None:
         has = [
             f"{_count(one.ranks, 'rank')} on {_count(one.nodes, 'node')} (line {one.lines[0]})" for one in log.tables
         ]
+        has += [f"channels of {span.replace('_', ' ')}" for span in log.searched]
         asked = f"{model.collective} on {counted(model.world_size, 'rank')}, {counted(model.nodes, 'node')}"
         raise InputError(
             f"no table is of {asked}; it has: {listing(has, 6)}; take the log of such a run, or none", log.source
@@ -96,6 +99,12 @@ def _table(model: Model, log: TuningLog) -> TuningTable | None:
 
 def _count(number: int | None, noun: str) -> str:
     return f"unknown {noun}s" if number is None else counted(number, noun)
+
+
+def ran_as(model: Model, log: TuningLog) -> bool:
+    """Whether a log is of a run of as many ranks and nodes as the model's, as far as it says."""
+    ran = {(table.ranks, table.nodes) for table in log.tables if table.ranks is not None}
+    return not ran or any(ranks == model.world_size and nodes in (None, model.nodes) for ranks, nodes in ran)
 
 
 def compare_picks(model: Model, calls: Sequence[Call]) -> Picks:

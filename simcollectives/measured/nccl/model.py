@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from simcollectives.cluster.nccl_graph import NcclGraph
+from simcollectives.cluster.nccl_graph import MAX_CHANNELS, NcclGraph
 from simcollectives.errors import InputError, Problem, show_value, suggestion
 from simcollectives.measured.nccl.available import NEW_GPUS, why_not
 from simcollectives.measured.nccl.bandwidth import bandwidth
@@ -15,11 +15,11 @@ from simcollectives.measured.nccl.constants import (
     PROTOCOLS,
 )
 from simcollectives.measured.nccl.latency import Asked, latency_seconds
-from simcollectives.measured.nccl.types import Candidate, Model
+from simcollectives.measured.nccl.types import Candidate, Model, is_whole
 
 SOURCE = "NCCL 2.30.7"
 ASKED_FOR = "it is not among those asked for"
-_MOST_CHANNELS = 64
+MAX_COUNT = 1 << 20
 _FEW_CHANNELS, _FAST_CHANNEL = 16, 45e9
 
 
@@ -36,9 +36,9 @@ def nccl_model(
     ``algorithms`` and ``protocols`` are those allowed, as NCCL_ALGO and NCCL_PROTO say.
 
     Raises:
-        InputError: a name is unknown, or no candidate can be taken; all problems at once.
+        InputError: a name is unknown, a number is no count, or no candidate can be taken; all problems at once.
     """
-    _check_names(collective, algorithms, protocols)
+    _check(collective, nodes, gpus_per_node, algorithms, protocols)
     world_size = nodes * gpus_per_node
     candidates = []
     for algorithm in ALGORITHMS:
@@ -88,7 +88,7 @@ def _communicator_channels(graph: NcclGraph, nodes: int) -> int:
     found = [one for one in (graph.searched("ring", nodes), graph.searched("tree", nodes)) if one is not None]
     if not found:
         return 1
-    channels = min(_MOST_CHANNELS, 2 * min(one.channels for one in found))
+    channels = min(MAX_CHANNELS, 2 * min(one.channels for one in found))
     again = nodes > 1 and graph.gpu in NEW_GPUS and found[0].intra > _FAST_CHANNEL and channels < _FEW_CHANNELS
     return 2 * channels if again else channels
 
@@ -99,7 +99,8 @@ def require_candidate(model: Model) -> None:
         return
     reasons = dict.fromkeys(one.reason for one in model.candidates if one.reason != ASKED_FOR)
     where = f"{model.collective} on {model.nodes} x {model.gpus_per_node} GPUs"
-    raise InputError(f"nothing is left for {where} ({'; '.join(list(reasons)[:6])}); allow ring and Simple")
+    why = f" ({'; '.join(list(reasons)[:6])})" if reasons else ""
+    raise InputError(f"nothing is left for {where}{why}; allow ring and Simple")
 
 
 def check_collective(collective: str) -> list[Problem]:
@@ -111,8 +112,12 @@ def check_collective(collective: str) -> list[Problem]:
     return [Problem("collective", text)]
 
 
-def _check_names(collective: str, algorithms: Sequence[str], protocols: Sequence[str]) -> None:
+def _check(collective: str, nodes: int, gpus: int, algorithms: Sequence[str], protocols: Sequence[str]) -> None:
     problems = check_collective(collective)
+    for place, number in (("nodes", nodes), ("gpus_per_node", gpus)):
+        if not is_whole(number, 1, MAX_COUNT):
+            text = f"{show_value(number)} is not a count; give a whole number from 1 to {MAX_COUNT}"
+            problems.append(Problem(place, text))
     for place, names, known in (("algorithms", algorithms, ALGORITHMS), ("protocols", protocols, PROTOCOLS)):
         for name in names:
             if name not in known:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from simcollectives.measured.nccl.choice import LEAST_BYTES, MOST_BYTES, choose, ranges, switches
-from simcollectives.measured.nccl.from_log import Picks, compare_picks, with_log
+from simcollectives.measured.nccl.from_log import Picks, compare_picks, ran_as, with_log
 from simcollectives.measured.nccl.tuning_log import TuningLog
 from simcollectives.measured.nccl.types import Choice, Model, Range, Switch
 
@@ -15,7 +15,8 @@ from simcollectives.measured.nccl.types import Choice, Model, Range, Switch
 class Prediction:
     """The choices for some messages, and all switches and ranges from the least to the largest of them.
 
-    With one message, or none, these are from 8 B to 16 GiB. ``picks`` is None without a log of calls.
+    With one message, or none, these are from 8 B to 16 GiB. ``picks`` is None without a log of a run of as many ranks
+    and nodes.
     """
 
     model: Model
@@ -40,7 +41,7 @@ def predict(model: Model, messages: Sequence[int], log: TuningLog | None = None)
         tuple(choose(model, size) for size in sizes),
         switches(model, least, most),
         ranges(model, least, most),
-        None if log is None else compare_picks(model, log.calls),
+        compare_picks(model, log.calls) if log is not None and ran_as(model, log) else None,
     )
 
 

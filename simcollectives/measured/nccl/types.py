@@ -5,6 +5,11 @@ from dataclasses import dataclass
 from simcollectives.measured.nccl.constants import COLLECTIVE_ALGORITHMS, WITH_ALL_PROTOCOLS
 
 
+def is_whole(value: object, least: int, most: float) -> bool:
+    """Whether a value is a whole number in a range."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
 @dataclass(frozen=True)
 class Candidate:
     """An algorithm with a protocol: its latency (s) and algorithm bandwidth (B/s), or why NCCL cannot take it.

@@ -1,9 +1,11 @@
 """Simulating the steps of a training scenario, each once."""
 
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from simcollectives.algorithms import ALGORITHMS
 from simcollectives.cluster import Cluster
 from simcollectives.errors import InputError, listing
 from simcollectives.scenario.build import build_cluster, restricted
@@ -18,7 +20,7 @@ from simcollectives.scenario.training.build import (
 )
 from simcollectives.scenario.training.keys import TRAINING_METRICS
 from simcollectives.scenario.training.types import TrainingScenario, TrainingSettings
-from simcollectives.scenario.types import AlgorithmEntry, Point, Selector
+from simcollectives.scenario.types import AlgorithmEntry, ClusterSettings, Point, Selector
 from simcollectives.training.flops import convention, model_flops, utilisation
 from simcollectives.training.passes import ACTIVATIONS, BUCKETS, GRADIENTS, MODEL_STATES, OPTIMIZER, PARAMETERS
 from simcollectives.training.prepare import peak_flops
@@ -73,6 +75,23 @@ TRAINING_ROW_KEYS = (
 """The keys of a row, in order: SI units; ``fits`` is None where the device's memory is not known."""
 
 _COUNTED = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+
+
+def priced_otherwise(settings: ClusterSettings, step: Step) -> list[str]:
+    """What to warn of: collectives of all ranks priced by another algorithm than links were fitted as."""
+    cluster = step.training.cluster
+    level = "inter" if cluster.nodes > 1 else "intra"
+    fitted = re.findall(r" by (\w+)", settings.fitted_as.get(level, ""))
+    if not fitted:
+        return []
+    others = {one.kind: one.algorithm for one in step.collectives if one.group_size == cluster.world_size}
+    known = {(algorithm.collective, algorithm.name) for algorithm in ALGORITHMS}
+    return [
+        f"{kind} is priced by {algorithm}, but the {level} link was fitted as {settings.fitted_as[level]}: "
+        f"its times are only near as that; under training: write collectives: {{{kind}: {fitted[0]}}}"
+        for kind, algorithm in others.items()
+        if algorithm not in fitted and (kind, fitted[0]) in known
+    ]
 
 
 @dataclass
@@ -145,7 +164,7 @@ class TrainingEvaluator:
         except (InputError, MemoryError) as error:
             where = f"at {point_text(point)}" if point else ""
             raise placed(error, entry, where, "take a smaller model", self.scenario.file) from error
-        self.warnings.update(dict.fromkeys(step.warnings))
+        self.warnings.update(dict.fromkeys([*step.warnings, *priced_otherwise(self.scenario.cluster, step)]))
         decided = find_strategy(entry.name).choices(options)
         for one in step.collectives:
             self._issued[one.kind] = self._issued.get(one.kind, False) or one.kind not in decided
