@@ -134,7 +134,7 @@ def make_report(
 
 
 def _told(sweep: MeasuredSweep, asked: Asked) -> tuple[str, ...]:
-    """What to know of a sweep, what was left out, what it says itself, and that one node is taken if it does not say."""
+    """What to know of a sweep, what was left out, what it says itself, and that one node is taken if it says none."""
     pairs = (("--ranks", asked.ranks, sweep.world_size), ("--log-nodes", asked.nodes, sweep.nodes))
     unused = [f"{name} {one} is not applied: it says {own}" for name, one, own in pairs if one not in (None, own)]
     return (*_left_out(sweep), *unused)
