@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,10 @@ settings.register_profile("ci", deadline=None, max_examples=15, derandomize=True
 TORCH_SCRIPTS = [str(path) for path in Path(__file__).parent.rglob("*_recorder.py")] + ["peers/torch_data_parallel.py"]
 collect_ignore = [] if importlib.util.find_spec("torch") else TORCH_SCRIPTS
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+Write = Callable[..., Path]
+"""Lines, text or bytes, and a name if it matters, to a file that holds them."""
 
 
 @dataclass
@@ -45,3 +49,16 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         return Done(int(stop.value.code or 0), captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a file into a folder of its own."""
+
+    def write(content: Sequence[str] | str | bytes, name: str = "run.log") -> Path:
+        text = content if isinstance(content, str | bytes) else "\n".join(content) + "\n"
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write

@@ -13,6 +13,7 @@ from simcollectives.errors import InputError
 from simcollectives.measured.logs import ReadLog, read_log
 from tests import made_up_logs as made
 from tests.made_up_logs import ERAS, OURS, SIZES, Era
+from tests.reading_logs import skipped
 
 NEW = ERAS["2023"]
 ALL = ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce"]
@@ -49,10 +50,6 @@ def points(log: ReadLog, place: str = "out") -> dict[int, float]:
 
 def printed(era: Era, place: str = "out", sizes: tuple[int, ...] = SIZES) -> dict[int, float]:
     return {size: made.printed_seconds(era, size, place) for size in sizes}
-
-
-def skipped(log: ReadLog) -> dict[str, int]:
-    return {one.reason: one.count for one in log.skipped}
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))

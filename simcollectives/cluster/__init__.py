@@ -3,7 +3,7 @@
 from simcollectives.cluster.calibrated import CalibratedLink, calibrated_links, calibrated_names, load_calibrated
 from simcollectives.cluster.graph import FullMesh, Graph, Torus, Wiring
 from simcollectives.cluster.link import Device, Link, message_seconds
-from simcollectives.cluster.machines import Machine, list_machines, load_machine, machine_names
+from simcollectives.cluster.machines import Machine, list_machines, load_machine, machine_names, nccl_machine_names
 from simcollectives.cluster.nccl_graph import ChannelGraph, NcclGraph
 from simcollectives.cluster.network import Level, Network, Routes
 from simcollectives.cluster.rank_order import RankOrder
@@ -35,4 +35,5 @@ __all__ = [
     "load_machine",
     "machine_names",
     "message_seconds",
+    "nccl_machine_names",
 ]

@@ -61,6 +61,11 @@ def list_machines() -> tuple[Machine, ...]:
     return tuple(load_machine(name) for name in machine_names())
 
 
+def nccl_machine_names() -> tuple[str, ...]:
+    """Names of the shipped machines whose file says what NCCL finds in them."""
+    return tuple(machine.name for machine in list_machines() if machine.nccl is not None)
+
+
 def load_machine(name: str) -> Machine:
     """Read a named machine; the parts of its name may stand in any order (h100-dgx is dgx-h100).
 

@@ -6,7 +6,7 @@ is shown, and said so.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from simcollectives.measured.models.alpha_beta import INSIDE_OVER_BETWEEN
 from simcollectives.measured.models.forms import AUTOMATIC, algorithm_of
 from simcollectives.measured.models.solve import Free, parameters_of, solve
 from simcollectives.measured.models.types import Fitted, FloatArray, Parameter, SpreadErrors, spread_errors, stacked
-from simcollectives.measured.sweep import MeasuredSweep
+from simcollectives.measured.sweep import MeasuredSweep, with_points
 from simcollectives.units import format_bandwidth, format_ratio, format_seconds
 
 FIRST_WORDS = "# Fitted to measured times."
@@ -121,8 +121,7 @@ def _with_closed_form(sweeps: Sequence[MeasuredSweep], remarks: list[str]) -> li
         if len(exact) < len(sweep.message_bytes):
             left = f"{len(sweep.message_bytes) - len(exact)} of {len(sweep.message_bytes)} messages"
             remarks.append(f"{left} of {sweep.name} are left out: no closed form of {name} there")
-        sizes = tuple(sweep.message_bytes[index] for index in exact)
-        used = replace(sweep, message_bytes=sizes, seconds=tuple(sweep.seconds[index] for index in exact))
+        used = with_points(sweep, [(sweep.message_bytes[index], sweep.seconds[index]) for index in exact])
         kept.append(_Simulated(used, name, [jobs[index] for index in exact]))
     return kept
 

@@ -5,7 +5,7 @@ Whatever sweeps are given are paired by what they say of themselves, so that new
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from simcollectives.measured.models import AUTOMATIC, Fitted, algorithm_of, find
 from simcollectives.measured.models.physical import MIN_BYTES
 from simcollectives.measured.models.types import SpreadErrors, share_inside
 from simcollectives.measured.spread import spread
-from simcollectives.measured.sweep import MeasuredSweep, restrict
+from simcollectives.measured.sweep import MeasuredSweep, restrict, with_points
 
 LEAST_MESSAGES = 16
 """Of a sweep whose every second message is held out."""
@@ -77,8 +77,7 @@ class Outcome:
 def points_of(sweep: MeasuredSweep, start: int, step: int = 1) -> MeasuredSweep:
     """A sweep with one point a message, and of those every ``step``-th from ``start``."""
     first = dict(reversed(list(zip(sweep.message_bytes, sweep.seconds, strict=True))))
-    sizes = sorted(first)[start::step]
-    return replace(sweep, message_bytes=tuple(sizes), seconds=tuple(first[size] for size in sizes))
+    return with_points(sweep, sorted(first.items())[start::step])
 
 
 def held_out(sweep: MeasuredSweep, model: str) -> Outcome:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from simcollectives.measured.logs.checks import slow_points, suspects
-from simcollectives.measured.sweep import MeasuredSweep
+from simcollectives.measured.sweep import MeasuredSweep, with_points
 
 MOST_LEFT_OUT = 0.2
 """Share of a sweep's messages beyond which it is noise, which a robust fit weighs, and no slip of single points."""
@@ -20,9 +20,4 @@ def without_suspects(sweep: MeasuredSweep) -> MeasuredSweep:
         told = f"{len(found)} of {len(messages)} messages are out of line, too many to leave out ({why})"
         return replace(sweep, noted=(*sweep.noted, told))
     kept = [point for point in zip(sweep.message_bytes, sweep.seconds, strict=True) if point[0] not in found]
-    return replace(
-        sweep,
-        message_bytes=tuple(size for size, _ in kept),
-        seconds=tuple(time for _, time in kept),
-        dropped=(*sweep.dropped, f"left out of the fit: {why}"),
-    )
+    return with_points(sweep, kept, f"left out of the fit: {why}")

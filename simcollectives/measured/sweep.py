@@ -123,7 +123,7 @@ def restrict(sweep: MeasuredSweep, min_bytes: float | None = None, max_bytes: fl
     """
     low = 0.0 if min_bytes is None else min_bytes
     high = math.inf if max_bytes is None else max_bytes
-    kept = [(size, time) for size, time in zip(sweep.message_bytes, sweep.seconds, strict=True) if low <= size <= high]
+    kept = [point for point in zip(sweep.message_bytes, sweep.seconds, strict=True) if low <= point[0] <= high]
     out = len(sweep.message_bytes) - len(kept)
     if out == 0:
         return sweep
@@ -132,11 +132,16 @@ def restrict(sweep: MeasuredSweep, min_bytes: float | None = None, max_bytes: fl
         span = f"{format_bytes(sweep.message_bytes[0])} to {format_bytes(sweep.message_bytes[-1])}"
         raise InputError(f"measured set {show_value(sweep.name)} has no message {wanted}; it has {span}")
     dropped = f"{out} of {len(sweep.message_bytes)} points left out: only messages {wanted} were asked for"
+    return with_points(sweep, kept, dropped)
+
+
+def with_points(sweep: MeasuredSweep, points: Sequence[tuple[int, float]], *dropped: str) -> MeasuredSweep:
+    """A sweep with these points, (message in bytes, seconds), in place of its own, and what else was dropped."""
     return replace(
         sweep,
-        message_bytes=tuple(size for size, _ in kept),
-        seconds=tuple(time for _, time in kept),
-        dropped=(*sweep.dropped, dropped),
+        message_bytes=tuple(size for size, _ in points),
+        seconds=tuple(seconds for _, seconds in points),
+        dropped=(*sweep.dropped, *dropped),
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from simcollectives.cluster import Machine, load_machine, machine_names
+from simcollectives.cluster import Machine, load_machine, nccl_machine_names
 from simcollectives.errors import Gathered, InputError, Problem
 from simcollectives.measured.nccl import (
     Prediction,
@@ -70,7 +70,7 @@ def predictions_of(
     known = gathered.take(lambda: load_machine(machine))
     log = None if tuning is None else gathered.take(lambda: naming_file(read_tuning_log, tuning))
     if known is not None and known.nccl is None:
-        have = ", ".join(name for name in machine_names() if load_machine(name).nccl is not None)
+        have = ", ".join(nccl_machine_names())
         rule = f"NCCL's graph of {known.name} is not known; take one of {have}, or a scenario with nccl: {{graph: ..}}"
         gathered.errors.append(InputError([Problem("machine", rule)]))
     gathered.finish()

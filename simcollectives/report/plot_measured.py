@@ -94,8 +94,8 @@ def draw_several(axes: "Axes", below: "Axes | None", measured: Sequence[Measured
         dress(below)
     for number, (title, one) in enumerate(zip(titles(measured), measured, strict=True)):
         style, sweep = line_style(number), one.sweep
-        worst = worst_text(spread(one.relative), sweep.message_bytes, family)
         found = spread(one.relative)
+        worst = worst_text(found, sweep.message_bytes, family)
         words = f"median {format_ratio(found.median, 3)}, 90th percentile {format_ratio(found.p90, 3)}, worst {worst}"
         _curve(axes, sweep, one.fit.given_predicted, style.color, style.linestyle, f"{title}: {words}")
         points: dict[str, Any] = {"linestyle": "none", "marker": style.marker, "color": style.color, "markersize": 5}

@@ -37,7 +37,7 @@ _UNTOLD = ("not told apart", "#b5b5b5", "...")
 
 def measured_steps_figure(measured: Sequence[MeasuredStepComparison], title: str | None = None) -> "Figure | None":
     """Return measured steps beside simulated ones as a figure; None where there is nothing to draw."""
-    drawn = [(name, one) for name, one in zip(step_titles(measured), measured, strict=True) if _step(one)]
+    drawn = _with_steps(measured)
     left = f"; of {len(drawn)} steps the first {MAX_BARS // 2} are drawn" if len(drawn) > MAX_BARS // 2 else ""
     drawn = drawn[: MAX_BARS // 2]
     several = len(measured) > 1
@@ -62,11 +62,16 @@ def measured_steps_figure(measured: Sequence[MeasuredStepComparison], title: str
 
 def draw_measured_steps(axes: "Axes", measured: Sequence[MeasuredStepComparison]) -> None:
     """Draw into one place: of several measured steps their errors, of one the pair of bars."""
-    drawn = [(name, one) for name, one in zip(step_titles(measured), measured, strict=True) if _step(one)]
+    drawn = _with_steps(measured)
     if len(measured) == 1 and drawn:
         draw_step_pairs(axes, drawn)
     else:
         draw_step_errors(axes, measured)
+
+
+def _with_steps(measured: Sequence[MeasuredStepComparison]) -> list[tuple[str, MeasuredStepComparison]]:
+    """Those of which the length of the step is known, each with its title."""
+    return [(name, one) for name, one in zip(step_titles(measured), measured, strict=True) if _step(one)]
 
 
 def _step(one: MeasuredStepComparison) -> tuple[float, float] | None:
@@ -153,10 +158,10 @@ def _draw_matches(axes: "Axes", matches: Sequence[CollectiveMatch]) -> None:
     """Draw the time of collectives that are alike, measured above predicted, those first that differ most."""
     dress(axes)
     axes.grid(False, axis="y")
-    for shift, colour, name, side in ((-0.2, INK, "measured", "measured"), (0.2, COLOURS[2], "predicted", "predicted")):
+    for shift, colour, side in ((-0.2, INK, "measured"), (0.2, COLOURS[2], "predicted")):
         widths = [float(getattr(one, f"{side}_seconds")) for one in matches]
         places = [place + shift for place in range(len(matches))]
-        axes.barh(places, widths, height=0.36, color=colour, label=f"collectives, {name}")
+        axes.barh(places, widths, height=0.36, color=colour, label=f"collectives, {side}")
     labels = []
     for one in matches:
         size = "" if one.bytes is None else f" of {format_bytes(one.bytes, 4)}"

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
+from simcollectives import __version__
 from simcollectives.errors import InputError, Problem, counted
 from simcollectives.measured.logs.write import sets_csv, timings_csv
 from simcollectives.measured.probe import (
+    PLACES_OF,
     Copied,
     Event,
     LeftOut,
@@ -44,8 +46,6 @@ def run_probe(
     Raises:
         InputError: options are wrong, PyTorch or a backend is missing, a rank failed, a file cannot be written.
     """
-    from simcollectives.measured.probe.plan import PLACES_OF
-
     speaks, tells = _voice(os.environ)
     output = output if speaks else None
     plan = Plan(tuple(PLACES_OF), ("float32",), (), matmul=matmul, copies=copies)
@@ -124,7 +124,7 @@ def _settled(asked: Asked) -> Asked:
             raise InputError([Problem("--ranks", f"{rule}; give 2 or more, or --matmul or --copies")])
         plan = replace(plan, collectives=())
         _say(f"left out: collectives: {rule}")
-    return Asked(plan, asked.placement, ranks)
+    return replace(asked, plan=plan, ranks=ranks)
 
 
 def _measure(asked: Asked, session: "Session") -> None:
@@ -204,8 +204,6 @@ class Session:
         """Print what is printed last, and write again what an interrupt may have kept from being written."""
         self._write()
         if self.as_json:
-            from simcollectives import __version__
-
             found = probe_json(self.system, self.rows, self.multiplied, self.copied, self.left_out)
             sys.stdout.write(json_text({"version": __version__, **found}) if self.system is not None else "")
             return
@@ -222,8 +220,6 @@ class Session:
         what = f"; {counted(self.plan.points, 'point')}, {most}" if self.plan.points else ""
         _say(f"probe: {places}, {system.backend}, torch {system.torch_version}{what}")
         if not self.as_json and self.plan.points:
-            from simcollectives import __version__
-
             print("\n".join(first_lines(system, __version__)), flush=True)
 
     def _add(self, row: Row) -> None:
@@ -248,8 +244,6 @@ class Session:
     def _write(self) -> None:
         if self.output is None or self.system is None:
             return
-        from simcollectives import __version__
-
         name = self.output.stem
         sweeps = sweeps_of(self.rows, self.system, self.plan, name, __version__)
         if sweeps:

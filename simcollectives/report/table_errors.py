@@ -75,3 +75,13 @@ def ranks_text(world_size: int | None, nodes: int | None) -> str:
         return ""
     ranks = counted(world_size, "rank")
     return ranks if nodes in (None, 1) else f"{ranks} on {nodes} nodes"
+
+
+def told_apart(titles: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return titles, those that stand more than once with a name behind.
+
+    >>> told_apart(["8 ranks", "16 ranks", "8 ranks"], ["a", "b", "c"])
+    ['8 ranks, a', '16 ranks', '8 ranks, c']
+    """
+    both = zip(titles, names, strict=True)
+    return [title if titles.count(title) == 1 else f"{title}, {name}" for title, name in both]

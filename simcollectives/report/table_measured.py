@@ -8,7 +8,7 @@ from rich.text import Text
 from simcollectives.measured.fit import Fit
 from simcollectives.measured.spread import spread
 from simcollectives.report.rows import byte_family
-from simcollectives.report.table_errors import ERROR_WORDS, Errors, errors_table, ranks_text, signed
+from simcollectives.report.table_errors import ERROR_WORDS, Errors, errors_table, ranks_text, signed, told_apart
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading
 from simcollectives.scenario import MeasuredComparison
 from simcollectives.units import format_bandwidth, format_bytes, format_ratio, format_seconds
@@ -30,7 +30,7 @@ def _one(measured: MeasuredComparison) -> list[Block]:
     where = ", ".join(text for text in (sweep.gpu, ranks_text(sweep.world_size, sweep.nodes)) if text)
     rows: list[Errors] = [
         (f"{measured.label}, as given", measured.relative, sweep.message_bytes),
-        (f"{measured.label}, fitted", _fitted_errors(measured), sweep.message_bytes),
+        (f"{measured.label}, fitted", measured.fitted_relative, sweep.message_bytes),
     ]
     ran = f"measured algorithm: {sweep.algorithm}" if sweep.algorithm else ""
     caveats = f"caveats: {sweep.caveats}" if sweep.caveats else ""
@@ -43,10 +43,6 @@ def _one(measured: MeasuredComparison) -> list[Block]:
         _points_table(measured, show_bytes),
         *map(caption, [*notes, *(text for text in (source, ran, caveats) if text)]),
     ]
-
-
-def _fitted_errors(measured: MeasuredComparison) -> list[float]:
-    return [p / m - 1 for p, m in zip(measured.fit.predicted, measured.sweep.seconds, strict=True)]
 
 
 def _link_text(fit: Fit) -> str:
@@ -64,7 +60,7 @@ def _points_table(measured: MeasuredComparison, show_bytes: Callable[[float], st
             Column("predicted\nas given", [format_seconds(time) for time in fit.given_predicted]),
             Column("\noff by", [signed(one) for one in measured.relative]),
             Column("predicted\nfitted", [format_seconds(time) for time in fit.predicted]),
-            Column("\noff by", [signed(one) for one in _fitted_errors(measured)]),
+            Column("\noff by", [signed(one) for one in measured.fitted_relative]),
         ]
     )
 
@@ -74,10 +70,7 @@ def titles(measured: Sequence[MeasuredComparison]) -> list[str]:
     alone = len({one.label for one in measured}) == 1
     where = [ranks_text(one.world_size, one.nodes) for one in measured]
     short = [text if alone else f"{one.label}, {text}" for text, one in zip(where, measured, strict=True)]
-    return [
-        title if short.count(title) == 1 else f"{title}, {one.sweep.name}"
-        for title, one in zip(short, measured, strict=True)
-    ]
+    return told_apart(short, [one.sweep.name for one in measured])
 
 
 def _several(measured: Sequence[MeasuredComparison]) -> list[Block]:

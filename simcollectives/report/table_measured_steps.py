@@ -7,7 +7,7 @@ from rich.text import Text
 from simcollectives.errors import counted
 from simcollectives.measured.spread import Spread, spreads_by
 from simcollectives.measured.step_comparison import PARTS, CollectiveMatch, by_kind
-from simcollectives.report.table_errors import bias_text, signed, spread_text
+from simcollectives.report.table_errors import bias_text, signed, spread_text, told_apart
 from simcollectives.report.text import NOTHING, Block, Column, TextTable, caption, heading
 from simcollectives.scenario import MeasuredStepComparison
 from simcollectives.scenario.keys import value_text, without_options
@@ -43,9 +43,7 @@ def step_titles(measured: Sequence[MeasuredStepComparison]) -> list[str]:
     alone = len(measured) > 1 and len({one.label for one in measured}) == 1 and all(points)
     both = zip(measured, points, strict=True)
     short = [point if alone else ", ".join(filter(None, (one.label, point))) for one, point in both]
-    return [
-        title if short.count(title) == 1 else f"{title}, {one.name}" for title, one in zip(short, measured, strict=True)
-    ]
+    return told_apart(short, [one.name for one in measured])
 
 
 def metric_name(metric: str) -> str:
@@ -81,7 +79,10 @@ def _trace_blocks(name: str, one: MeasuredStepComparison) -> list[Block]:
         Column("measured", [_shown(metric, one.measured[metric]) for metric in rows]),
         Column("predicted", [_shown(metric, one.predicted[metric]) for metric in rows]),
         Column("off by", [_off(one, metric) for metric in rows]),
-        Column("difference", [_difference(differences[m]) if m.endswith("seconds") else NOTHING for m in rows]),
+        Column(
+            "difference",
+            [_difference(differences[metric]) if metric.endswith("seconds") else NOTHING for metric in rows],
+        ),
         Column("of the step's (%)", [NOTHING if share is None else f"{round(100 * share)}" for share in shares]),
     ]
     largest = max(PARTS, key=lambda metric: abs(differences[metric]))

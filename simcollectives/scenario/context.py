@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from simcollectives.errors import InputError, Problem, UnitError, counted, nearest, suggestion
+from simcollectives.errors import InputError, Problem, UnitError, counted, nearest, show_value, suggestion
 from simcollectives.scenario.keys import METRICS
 from simcollectives.scenario.numerics.keys import NUMERICS_METRICS
 from simcollectives.scenario.places import Path, place_text, printable, shown
@@ -129,6 +129,12 @@ class Context:
         """Note the problems of another error at a path."""
         for problem in error.problems:
             self.add(path, problem.message)
+
+    def add_file_error(self, path: Path, file: str | None, error: InputError) -> None:
+        """Note at a path the first problems of a file (None: of what is shipped), each with its place there."""
+        source = "" if file is None else f"{show_value(file)[1:-1]}: "
+        for problem in error.problems[:MAX_OF_A_KIND]:
+            self.add(path, f"{source}{problem}")
 
     def limited(self, path: Path, problems: Iterable[str | None], is_worn: Callable[[], bool]) -> bool:
         """Note at most ten different problems of one kind, and how many more there are; return whether there are any.

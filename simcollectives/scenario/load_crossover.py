@@ -10,7 +10,7 @@ from simcollectives.scenario.keys import INDEX, SEED, SEEDS, Kind, value_text
 from simcollectives.scenario.load_points import BaseNamer
 from simcollectives.scenario.places import Path
 from simcollectives.scenario.points import expand_points, expand_step, rounded, unique
-from simcollectives.scenario.types import CrossoverExpectation, Selector
+from simcollectives.scenario.types import Common, CrossoverExpectation, Selector
 
 _GRID = 33
 """Curves are compared at so many places at least, so that two crossings close together are told apart."""
@@ -19,12 +19,7 @@ _MOST_WHOLE = 65
 
 
 def load_crossover(
-    namer: BaseNamer,
-    path: Path,
-    raw: dict[str, Any],
-    parsed: Any,
-    shared: dict[str, Any],
-    common: tuple[str, int | None, str | None],
+    namer: BaseNamer, path: Path, raw: dict[str, Any], parsed: Any, shared: dict[str, Any], common: Common
 ) -> CrossoverExpectation | None:
     """Return the expectation, or note why it cannot be checked."""
     one, other = (namer.entry((*path, "crossover", index), name) for index, name in enumerate(parsed.crossover))

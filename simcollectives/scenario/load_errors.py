@@ -9,16 +9,11 @@ from simcollectives.scenario.bounds import load_bound
 from simcollectives.scenario.keys import RATIO, point_text, without_options
 from simcollectives.scenario.load_points import BaseNamer
 from simcollectives.scenario.places import Path
-from simcollectives.scenario.types import ErrorExpectation, Measurement
+from simcollectives.scenario.types import Common, ErrorExpectation, Measurement
 
 
 def load_error(
-    namer: BaseNamer,
-    path: Path,
-    raw: dict[str, Any],
-    parsed: Any,
-    shared: dict[str, Any],
-    common: tuple[str, int | None, str | None],
+    namer: BaseNamer, path: Path, raw: dict[str, Any], parsed: Any, shared: dict[str, Any], common: Common
 ) -> ErrorExpectation | None:
     """Return an expectation about the errors of the measurements that it names, or note why there is none."""
     subject = next(key for key in raw if key.endswith("_error"))
@@ -34,33 +29,27 @@ def load_error(
     found = None if reference is None else namer.entry((*here, namer.names), reference)
     if point is None or namer.measured is None or (reference is not None and found is None):
         return None
-    point = {**shared, **point, **(found[1] if found is not None else {})}
+    entry, fixed = (None, {}) if found is None else found
+    point = {**shared, **point, **fixed}
+    name, messages = (getattr(selector, key, None) for key in ("set", "messages"))
     metric = getattr(parsed, "of", "seconds")
-    asked = [getattr(selector, name) if name in own else None for name in ("set", "messages")]
-    entry = None if found is None else found[0]
     chosen = [
         place
         for place, one in enumerate(namer.measured)
-        if (entry is None or one.entry == entry)
+        if entry in (None, one.entry)
+        and name in (None, one.name)
         and all(namer.number(one.point, key) == value for key, value in point.items())
-        and asked[0] in (None, one.name)
     ]
-    reason = _lacking(namer.measured, chosen, metric, asked[1], by_set="set" in own)
+    reason = _lacking(namer.measured, chosen, metric, messages, by_set="set" in own)
     if reason is not None:
         namer.context.add(here, reason)
     if reason is not None or bound is None:
         return None
     having = tuple(place for place in chosen if metric in namer.measured[place].metrics)
-    words = [
-        text
-        for text in ("" if entry is None else entry.label, asked[0] or "", point_text(without_options(point)))
-        if text
-    ]
-    if asked[1] is not None:
-        words.append(f"messages {RANGES[asked[1]]}")
-    return ErrorExpectation(
-        *common, subject.removesuffix("_error"), metric, having, asked[1], ", ".join(words) or "all", bound
-    )
+    words = ["" if entry is None else entry.label, name or "", point_text(without_options(point))]
+    words.append("" if messages is None else f"messages {RANGES[messages]}")
+    what = ", ".join(filter(None, words)) or "all"
+    return ErrorExpectation(*common, subject.removesuffix("_error"), metric, having, messages, what, bound)
 
 
 def _lacking(

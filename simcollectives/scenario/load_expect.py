@@ -25,6 +25,7 @@ from simcollectives.scenario.schema import (
 )
 from simcollectives.scenario.types import (
     EMPTY,
+    Common,
     Expectation,
     MetricExpectation,
     OrderExpectation,
@@ -104,9 +105,6 @@ def _subject(context: Context, path: Path, raw: Any, language: Language) -> str 
             return None
     context.add(path, f"nothing says what is expected; write one of {listing(list(language.models))}")
     return None
-
-
-Common = tuple[str, int | None, str | None]
 
 
 def _metric(

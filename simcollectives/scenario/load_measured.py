@@ -11,7 +11,7 @@ from simcollectives.errors import InputError, counted, listing, show_value, sugg
 from simcollectives.measured import SHIPPED, MeasuredSweep, load_sweep, restrict
 from simcollectives.measured.fit import MIN_POINTS
 from simcollectives.scenario.build import build_cluster
-from simcollectives.scenario.context import MAX_OF_A_KIND, Context
+from simcollectives.scenario.context import Context
 from simcollectives.scenario.load_extras import cluster_and_options
 from simcollectives.scenario.load_points import Namer
 from simcollectives.scenario.places import Path, place_text, shown
@@ -118,9 +118,7 @@ def _sweep(
             collective = None if namer is None else namer.collective.name
             sweep = load_sweep(folder / model.file, model.set, model.place, collective, ranks)
     except InputError as error:
-        source = "" if model.file is None else f"{show_value(model.file)[1:-1]}: "
-        for problem in error.problems[:MAX_OF_A_KIND]:
-            context.add(here, f"{source}{problem}")
+        context.add_file_error(here, model.file, error)
         return None
     sizes = f"{format_bytes(sweep.message_bytes[0])} to {format_bytes(sweep.message_bytes[-1])}"
     left = sum((model.min or 0) <= size <= (model.max or math.inf) for size in sweep.message_bytes)

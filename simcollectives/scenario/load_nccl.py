@@ -5,13 +5,13 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from simcollectives.cluster import ChannelGraph, NcclGraph, load_machine, machine_names
+from simcollectives.cluster import ChannelGraph, NcclGraph, load_machine, nccl_machine_names
 from simcollectives.cluster.nccl_graph import SPANS
-from simcollectives.errors import InputError, show_value
+from simcollectives.errors import InputError
 from simcollectives.measured.nccl import ALGORITHMS, PROTOCOLS, TuningLog, check_collective, read_tuning_log
 from simcollectives.scenario.bounds import load_bound
 from simcollectives.scenario.build import message_at
-from simcollectives.scenario.context import MAX_OF_A_KIND, Context
+from simcollectives.scenario.context import Context
 from simcollectives.scenario.keys import ANY_SECONDS
 from simcollectives.scenario.load_points import BaseNamer, Namer
 from simcollectives.scenario.nccl import model_of, shape_at, swept_messages
@@ -21,6 +21,7 @@ from simcollectives.scenario.types import (
     EMPTY,
     Bound,
     ClusterSettings,
+    Common,
     Expectation,
     NcclExpectation,
     NcclSettings,
@@ -30,7 +31,6 @@ from simcollectives.scenario.types import (
 PATH: Path = ("nccl",)
 _WORDS = tuple(field.name for field in fields(NcclGraph) if field.name not in SPANS)
 _CHANNELS = ("channels", "intra", "inter")
-Common = tuple[str, int | None, str | None]
 _DEFAULTS: Mapping[str, Any] = {"network_latency": 0.0, "sharp": False}
 
 
@@ -68,8 +68,7 @@ def _log(context: Context, name: str) -> TuningLog | None:
     try:
         return read_tuning_log(FilePath(context.document.source).parent / name)
     except InputError as error:
-        for problem in error.problems[:MAX_OF_A_KIND]:
-            context.add((*PATH, "tuning"), f"{show_value(name)[1:-1]}: {problem.message}")
+        context.add_file_error((*PATH, "tuning"), name, error)
     return None
 
 
@@ -99,12 +98,11 @@ def _graph(
 
 def _what_to_write(cluster: ClusterSettings) -> str:
     what = f"{cluster.machine} has no graph of NCCL" if cluster.machine else "NCCL's graph of these nodes is not known"
-    have = ", ".join(name for name in machine_names() if load_machine(name).nccl is not None)
     channels = "{channels: 8, intra: 48 GB/s, inter: 48 GB/s}"
     words = "gpu: hopper, cpu: intel, link: nvlink, nvswitch: true, network_path: PXB"
     return (
         f"{what}; write graph: {{{words}, several_nodes: {{ring: {channels}, tree: {channels}}}}} as a log of "
-        f"NCCL_DEBUG_SUBSYS=GRAPH says it, or take one of {have}"
+        f"NCCL_DEBUG_SUBSYS=GRAPH says it, or take one of {', '.join(nccl_machine_names())}"
     )
 
 

@@ -48,8 +48,13 @@ class MeasuredComparison:
         return relative_errors(self.fit.given_predicted, self.sweep.seconds)
 
     @property
+    def fitted_relative(self) -> tuple[float, ...]:
+        """The same with the fitted link."""
+        return relative_errors(self.fit.predicted, self.sweep.seconds)
+
+    @property
     def errors(self) -> tuple[PointError, ...]:
-        """The same, each with where it is."""
+        """Errors of the predictions as given, each with where it is."""
         ranks = counted(self.world_size, "rank")
         return tuple(
             PointError("seconds", relative, size, f"{format_bytes(size)} on {ranks}")

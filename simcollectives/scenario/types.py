@@ -127,6 +127,10 @@ class Expectation:
     because: str | None
 
 
+Common = tuple[str, int | None, str | None]
+"""The fields that every expectation begins with."""
+
+
 @dataclass(frozen=True)
 class MetricExpectation(Expectation):
     """A metric of one run is within a bound."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from simcollectives.errors import InputError
 from simcollectives.scenario import load_scenario
+from tests.work import counted_calls
 
 Refuser = Callable[[str], list[str]]
 
@@ -276,9 +276,7 @@ CASES = {
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=places[0][:60]) for text, places in CASES.items()])
 def test_each_problem_has_place_line_rule_and_remedy(text: str, refuse: Refuser) -> None:
-    started = time.perf_counter()
     found = refuse(text)
-    assert time.perf_counter() - started < 2
     expected = CASES[text]
     assert len(found) == len(expected), found
     for problem, beginning in zip(found, expected, strict=True):
@@ -326,14 +324,14 @@ def test_many_problems_of_a_kind_are_counted(refuse: Refuser) -> None:
     assert "$.sweep (line 4): 21 more points with the like problem" in found
 
 
-def test_a_sweep_of_large_clusters_that_do_not_fit_takes_no_time(refuse: Refuser) -> None:
+def test_a_sweep_of_large_clusters_that_do_not_fit_is_little_work(refuse: Refuser) -> None:
     text = scenario(
         "sweep: {devices: {from: 60000, to: 65536, step: 1}}",
         collective="collective: {name: all_gather, message: 1 MiB, algorithms: [butterfly]}",
     )
-    started = time.process_time()
-    found = refuse(text)
-    assert time.process_time() - started < 2
+    with counted_calls() as calls:
+        found = refuse(text)
+    assert calls.count < 10 * 5537  # of the clusters of a sweep that is worn out, most are not looked at
     assert sum("more points with the like problem" in problem for problem in found) == 1
 
 
@@ -345,15 +343,15 @@ def test_the_file_name_stands_before_each_problem(tmp_path: Path) -> None:
     assert str(caught.value).splitlines()[0].startswith(f"{path}: $ (line 1): the key cluster is missing")
 
 
-def test_a_long_wrong_file_takes_no_time(refuse: Refuser) -> None:
+def test_a_long_wrong_file_is_little_work(refuse: Refuser) -> None:
     algorithms = ",\n ".join(f"ring{i}" for i in range(5000))
     values = ",\n ".join("1, 2, 3, x" for _ in range(1200))
     text = scenario(
         f"sweep: {{message: [{values}]}}",
         collective=f"collective: {{name: all_reduce, algorithms: [{algorithms}]}}",
     )
-    started = time.process_time()
-    found = refuse(text)
-    assert time.process_time() - started < 2
+    with counted_calls() as calls:
+        found = refuse(text)
+    assert calls.count < 500 * 9800  # values in the file
     assert len(found) == 101
     assert found[-1] == "more than 100 problems; mend these first"

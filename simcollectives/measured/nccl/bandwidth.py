@@ -4,7 +4,7 @@ Channels times the bandwidth of one, cut by what each protocol and GPU generatio
 steps of a ring, or a half. Facts from NCCL 2.30.7 src/graph/tuning.cc.
 """
 
-from simcollectives.measured.nccl import constants as c
+from simcollectives.measured.nccl import constants
 from simcollectives.measured.nccl.latency import Asked
 
 GIGABYTE = 1e9
@@ -40,8 +40,8 @@ def _bus(asked: Asked) -> float:
 
 def _ll_ceiling(asked: Asked) -> float:
     if asked.nodes == 1:
-        return c.LL_ONE_NODE[asked.graph.gpu]
-    return c.LL_NODES["amd" if asked.graph.cpu == "amd" else "intel"][_column(asked)]
+        return constants.LL_ONE_NODE[asked.graph.gpu]
+    return constants.LL_NODES["amd" if asked.graph.cpu == "amd" else "intel"][_column(asked)]
 
 
 def _ring(asked: Asked) -> float:
@@ -49,30 +49,30 @@ def _ring(asked: Asked) -> float:
     if asked.protocol == "LL":
         return min(_ll_ceiling(asked), 0.5 * bus)
     if asked.protocol == "LL128":
-        return min(0.92 * bus, asked.channels.channels * c.RING_LL128[asked.graph.gpu][_column(asked)])
+        return min(0.92 * bus, asked.channels.channels * constants.RING_LL128[asked.graph.gpu][_column(asked)])
     return bus
 
 
 def _tree(asked: Asked) -> float:
     gpu, column, channels = asked.graph.gpu, _column(asked), asked.channels.channels
-    bus = min(0.92 * _bus(asked), channels * c.TREE[gpu][column])
+    bus = min(0.92 * _bus(asked), channels * constants.TREE[gpu][column])
     if asked.protocol == "LL":
         bus = min(bus / 3.8, _ll_ceiling(asked))
     if asked.protocol == "LL128":
         share = 7 / 9 if asked.nodes == 1 else 120 / 128
-        bus = min(share * bus, channels * c.TREE_LL128[gpu][column])
+        bus = min(share * bus, channels * constants.TREE_LL128[gpu][column])
     return 0.85 * bus if asked.channels.plain_tree else bus
 
 
 def _nvls(asked: Asked) -> float:
     channels, gpus = asked.channels.channels, asked.gpus_per_node
-    inside = asked.channels.intra / GIGABYTE * c.NVLS_EFFICIENCY[asked.graph.gpu] * (channels - 1) / channels
+    inside = asked.channels.intra / GIGABYTE * constants.NVLS_EFFICIENCY[asked.graph.gpu] * (channels - 1) / channels
     inside *= 2 if asked.collective == "all_reduce" else (gpus - 1) / gpus
     between = asked.channels.inter / GIGABYTE
     if asked.algorithm == "nvls":
         return channels * min(inside, between)
     between *= 2 if asked.nodes <= 2 else 1
-    return channels * min(inside, between, c.NVLS_TREE[asked.graph.gpu][_column(asked)])
+    return channels * min(inside, between, constants.NVLS_TREE[asked.graph.gpu][_column(asked)])
 
 
 def _collnet_direct(asked: Asked) -> float:

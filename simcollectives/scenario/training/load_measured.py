@@ -8,7 +8,7 @@ from simcollectives.errors import InputError, counted, listing, show_value, sugg
 from simcollectives.measured.logs import MeasuredStep, ReadLog, read_log
 from simcollectives.measured.step_comparison import chosen_step, step_values
 from simcollectives.scenario.build import build_cluster
-from simcollectives.scenario.context import MAX_OF_A_KIND, Context
+from simcollectives.scenario.context import Context
 from simcollectives.scenario.load_measured import check_repeats, load_each
 from simcollectives.scenario.places import Path
 from simcollectives.scenario.training.build import settings_at, workload_of
@@ -95,8 +95,7 @@ def _of_trace(context: Context, path: Path, model: StepMeasuredModel, logs: _Log
             logs[model.file] = read_log(FilePath(context.document.source).parent / model.file)
         except InputError as error:
             logs[model.file] = None
-            for problem in error.problems[:MAX_OF_A_KIND]:
-                context.add(here, f"{show_value(model.file)[1:-1]}: {problem}")
+            context.add_file_error(here, model.file, error)
     log = logs[model.file]
     if log is None:
         context.unusable.add(here)
