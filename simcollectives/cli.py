@@ -133,7 +133,9 @@ def fit(
     ] = None,
     machine: Annotated[str | None, typer.Option(help="Where links come from that no sweep shows.")] = None,
     place: Annotated[str, typer.Option(help="out or in: results of place, or in it.")] = "out",
-    collective: CollectiveOption = None,
+    collective: Annotated[
+        str | None, typer.Option(help="The sweeps of this collective only; also where a log does not say it.")
+    ] = None,
     ranks: RanksOption = None,
     log_nodes: LogNodesOption = None,
     output: Annotated[

@@ -223,7 +223,7 @@ def test_patterns_and_files_give_all_their_sweeps(tmp_path: Path) -> None:
     file.write_text("set,size_bytes,time_us,place\na,8,1,out\nb,8,2,in\n", encoding="utf-8")
     first, second = load_sweeps(file)
     assert (first.name, first.place, second.name, second.place) == ("a", "out", "b", "in")
-    assert second.dropped == ('measured only in place "in"',)
+    assert second.noted == ('measured only in place "in": those times are taken',)
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:
@@ -280,6 +280,8 @@ def test_the_command_in_json() -> None:
     ("arguments", "part"),
     [
         (["nothing_of_the_kind"], "is no shipped measured set, and no file"),
+        (["mn5_h100_4n4_ring"], 'did you mean "mn5_h100_4n4_allreduce_ring"?'),
+        (["nosuch.log"], "nosuch.log: there is no such file; mend the path"),
         (["aic_h100_sxm_1n8_all_reduce", "--model", "fysical"], 'did you mean "physical"?'),
         (["aic_h100_sxm_1n8_all_reduce", "--nodes", "4"], "they show no link between nodes"),
         (["aic_h100_sxm_1n8_all_reduce", "--predict", "aic_h100_sxm_1n8_all_gather"], "no fit predicts"),

@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 from simcollectives.cli import app
 from simcollectives.errors import InputError
 from simcollectives.measured import MeasuredSweep, load_sweep
+from simcollectives.measured.calibrate import cluster_yaml
 from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.suspects import without_suspects
-from simcollectives.report.fit_report import Asked, make_report
+from simcollectives.report.fit_report import Asked, errors_text, make_report
 from simcollectives.scenario import load_scenario, run_scenario
 from tests import made_up_logs as made
 from tests.made_up_logs import ERAS, SIZES
@@ -47,7 +48,7 @@ def test_noise_all_over_is_kept_and_said() -> None:
     noisy = {one: 1e-4 * (5 if number % 3 == 1 else 1) for number, one in enumerate(SIZES)}
     kept = without_suspects(sweep(noisy))
     assert kept.seconds == tuple(noisy.values())
-    assert "too many to leave out" in kept.dropped[0]
+    assert "too many to leave out" in kept.noted[0]
 
 
 def test_a_slow_point_changes_nothing_and_is_in_the_cluster_file(tmp_path: Path) -> None:
@@ -129,10 +130,81 @@ def test_a_scenario_says_which_links_of_a_cluster_file_were_not_fitted(tmp_path:
     assert "inter not fitted" in notes
 
 
+def test_other_node_counts_are_predicted_by_the_groups_that_can(tmp_path: Path) -> None:
+    logs = [str(put(tmp_path / f"n{nodes}.log", made.log(NEW, ranks=8 * nodes))) for nodes in (1, 2, 4)]
+    report = make_report(logs, "physical", (), (8,), None, Asked())
+    assert [(one.nodes, one.world_size) for one in report.predictions] == [(8, 64)]
+    assert "n1: 8 nodes cannot be predicted" in report.told[0]
+    with pytest.raises(InputError, match="n1: 8 nodes cannot be predicted"):
+        make_report(logs[:1], "physical", (), (8,), None, Asked())
+
+
+def test_times_in_place_are_noted_and_a_collective_is_chosen(tmp_path: Path) -> None:
+    names = ("all_reduce", "broadcast")
+    sets = "".join(f"{name},8,{name}\n" for name in names)
+    (tmp_path / "sets.csv").write_text(f"name,n_gpus,collective\n{sets}", encoding="utf-8")
+    times = "".join(f"{name},{size},{made.time_us(size):.3f},in\n" for name in names for size in SIZES)
+    path = tmp_path / "mine.csv"
+    path.write_text(f"set,size_bytes,time_us,place\n{times}", encoding="utf-8")
+    report = make_report([str(path)], "physical", (), (), None, Asked(collective="all_reduce"))
+    assert [fit.collective for fit in report.fits] == ["all_reduce"]
+    assert report.cluster is not None
+    written = cluster_yaml(report.cluster)
+    assert "noted: 'all_reduce: measured only in place" in written
+    assert "not_taken" not in written
+    with pytest.raises(InputError, match="there are those of all_reduce, broadcast"):
+        make_report([str(path)], "physical", (), (), None, Asked(collective="all_gather"))
+
+
+def test_only_cluster_files_of_a_fit_are_written_over(tmp_path: Path) -> None:
+    log = str(put(tmp_path / "run.log", made.log(NEW, ranks=8)))
+    other = put(tmp_path / "keep.yaml", ["title: mine"])
+    done = CliRunner().invoke(app, ["fit", log, "-o", str(other)])
+    assert isinstance(done.exception, InputError)
+    assert "give another name" in str(done.exception)
+    assert other.read_text(encoding="utf-8") == "title: mine\n"
+    own = str(tmp_path / "own.yaml")
+    assert [CliRunner().invoke(app, ["fit", log, "-o", own]).exit_code for _ in range(2)] == [0, 0]
+
+
+@pytest.mark.parametrize(("power", "warned"), [(1.0, False), (0.4, True)])
+def test_links_far_off_their_times_are_warned_of(tmp_path: Path, power: float, warned: bool) -> None:
+    # An alpha and a bandwidth give times that grow with the message itself, and none those that grow with its root.
+    times = {size: 1e-5 + 1e-5 * (size / 64e3) ** power for size in (2**bits for bits in range(6, 31))}
+    path = put(
+        tmp_path / "mine.csv",
+        ["set,size_bytes,time_us,place", *(f"a,{size},{1e6 * one:.4f},out" for size, one in times.items())],
+    )
+    told = " ".join(make_report([str(path)], "piecewise3", (), (), None, Asked("out", "all_reduce", 8, 1)).told)
+    assert ("link intra of the cluster is far off" in told) == warned
+    assert ("--model piecewise3 are nearer" in told) == warned
+
+
+def test_cpus_whose_steps_take_milliseconds_are_fitted_within_the_range(tmp_path: Path) -> None:
+    # Eight ranks and a binomial tree: three steps of 2 ms, and 1 ns a byte.
+    times = "".join(f"slow,{2**power},{6000 + 1e-3 * 2**power:.3f},out\n" for power in range(10, 27))
+    (tmp_path / "sets.csv").write_text("name,gpu,n_gpus,collective\nslow,none: CPU,8,broadcast\n", encoding="utf-8")
+    path = tmp_path / "mine.csv"
+    path.write_text(f"set,size_bytes,time_us,place\n{times}", encoding="utf-8")
+    (fit,) = make_report([str(path)], "physical", (), (), None, Asked()).fits
+    parameters = {one.name: one for one in fit.parameters}
+    assert parameters["t0"].value + 3 * parameters["alpha"].value == pytest.approx(6e-3, rel=0.05)
+    assert not [one.name for one in fit.parameters if "upper end" in (one.remark or "")]
+
+
+def test_messages_too_small_for_the_physical_model_are_counted(tmp_path: Path) -> None:
+    sizes = [2**power for power in range(8, 21)]
+    path = str(put(tmp_path / "run.log", made.log(NEW, ranks=8, sizes=sizes)))
+    physical, other = (
+        make_report([path], model, (), (), None, Asked()).fits[0] for model in ("physical", "alpha_beta")
+    )
+    assert errors_text(physical).endswith("; 11 points, 2 below 1 KiB left out")
+    assert errors_text(other).endswith("; 13 points")
+
+
 def test_what_a_sweep_says_itself_is_not_overruled_silently(call: Callable[..., Any]) -> None:
-    done = call("fit", "mn5_h100_4n4_allreduce_ring", "--ranks", "8", "--collective", "broadcast", "--log-nodes", "4")
+    done = call("fit", "mn5_h100_4n4_allreduce_ring", "--ranks", "8", "--log-nodes", "4")
     assert [line.partition(": ")[2].partition(": ")[2] for line in done.stderr.splitlines()] == [
-        "--collective broadcast is not applied: it says all_reduce",
         "--ranks 8 is not applied: it says 16",
     ]
 

@@ -245,7 +245,7 @@ def test_a_large_file_is_refused_unread(tmp_path: Path) -> None:
     ("name", "set_name", "place", "part"),
     [
         ("mn5_h100_allreduce_ring", None, "out", 'did you mean "mn5_h100_4n4_allreduce_ring"'),
-        ("qqq", None, "out", "known: h100_1n8_aws_p5_allreduce_auto, "),
+        ("qqq", None, "out", "such as h100_1n8_aws_p5_allreduce_auto"),
         (SHIPPED[0], "other", "out", 'holds no "other"; leave `set` out'),
         (SHIPPED[1], None, "in", 'has no line with place "in"; take place "out"'),
         (SHIPPED[0], None, "inside", '"inside" is no place; write out or in'),

@@ -20,11 +20,15 @@ from simcollectives.measured.fit import MIN_POINTS, jobs_of, predict_jobs
 from simcollectives.measured.models.alpha_beta import INSIDE_OVER_BETWEEN
 from simcollectives.measured.models.forms import AUTOMATIC, algorithm_of
 from simcollectives.measured.models.solve import Free, parameters_of, solve
-from simcollectives.measured.models.types import FloatArray, Parameter, SpreadErrors, spread_errors, stacked
+from simcollectives.measured.models.types import Fitted, FloatArray, Parameter, SpreadErrors, spread_errors, stacked
 from simcollectives.measured.sweep import MeasuredSweep, with_points
-from simcollectives.units import format_bandwidth, format_seconds
+from simcollectives.units import format_bandwidth, format_ratio, format_seconds
+
+FIRST_WORDS = "# Fitted to measured times."
+"""How every cluster file begins that was written from measured times, and no other file."""
 
 _STARTS = 2
+_FAR_OFF = 0.25
 _ALPHA = Free("alpha", 1e-9, 1e-2, 5e-6, None, "s", 1, "a message")
 _BANDWIDTH = Free("bandwidth", 1e6, 1e14, 1e11, None, "B/s", 1, "one direction of a link")
 
@@ -198,10 +202,25 @@ def error_text(fit: LevelFit) -> str:
     return fit.errors.text(2)
 
 
+def far_off(level: LevelFit, fits: Sequence[Fitted]) -> str:
+    """A warning where a link's closed forms are over a quarter off in the median, and whether all fits come nearer."""
+    if level.errors.median <= _FAR_OFF:
+        return ""
+    by = ", ".join(f"{kind} by {name}" for kind, name in level.algorithms)
+    text = f"the link {level.level} of the cluster is far off what it is fitted to ({by}): {error_text(level)}"
+    names = {sweep.name for sweep in level.sweeps}
+    same = [fit for fit in fits if names & {sweep.name for sweep in fit.columns.sweeps}]
+    farthest = max(same, key=lambda fit: fit.errors.median)
+    if farthest.errors.median >= level.errors.median:
+        return text
+    off = format_ratio(farthest.errors.median, 2)
+    return f"{text}; those of --model {farthest.model} are nearer than these closed forms, {off} at most in the median"
+
+
 def cluster_yaml(found: Calibration) -> str:
     """A cluster file, which a scenario uses by ``cluster: {file: NAME}``: links, what they fit, and the error."""
     lines = [
-        "# Fitted to measured times. Used by  cluster: {file: THIS FILE}, which may add nodes: beside file:.",
+        f"{FIRST_WORDS} Used by  cluster: {{file: THIS FILE}}, which may add nodes: beside file:.",
         "cluster:",
         f"  nodes: {found.nodes}",
         f"  gpus_per_node: {found.gpus_per_node}",
@@ -225,6 +244,7 @@ def _fit_lines(fit: LevelFit) -> list[str]:
         "nccl_version": _distinct([sweep.nccl_version for sweep in fit.sweeps]),
         "source": _distinct([sweep.source for sweep in fit.sweeps]),
         "not_taken": [f"{sweep.name}: {text}" for sweep in fit.sweeps for text in sweep.dropped],
+        "noted": [f"{sweep.name}: {text}" for sweep in fit.sweeps for text in sweep.noted],
     }
     lines = [f"sets: [{', '.join(_quoted(sweep.name) for sweep in fit.sweeps)}]"]
     lines += [f"{name}: {_quoted('; '.join(values))}" for name, values in facts.items() if values]

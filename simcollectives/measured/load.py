@@ -22,8 +22,8 @@ def load_sweep(
 ) -> MeasuredSweep:
     """A measured sweep: a shipped set by its name, or set ``set`` of a CSV file or log.
 
-    A text is a file where it is no shipped name and has a folder in it, ends in ``.csv`` or exists. ``set`` may be left
-    out where the file holds one set. ``place`` takes the out-of-place or the in-place measurements. ``collective`` and
+    A text is a file where it is no shipped name and has a folder or a suffix in it, or exists. ``set`` may be left out
+    where the file holds one set. ``place`` takes the out-of-place or the in-place measurements. ``collective`` and
     ``ranks`` are taken where a log does not say them. Raises :class:`InputError` with every problem of the file.
 
     >>> sweep = load_sweep("aic_h100_sxm_1n8_all_gather")
@@ -65,8 +65,12 @@ def load_sweeps(
     places: dict[str, MeasuredSweep] = {}
     for sweep in _all_of(path, collective, ranks, nodes):
         if sweep.place == place or sweep.name not in places:
-            told = () if sweep.place == place else (f"measured only in place {show_value(sweep.place)}",)
-            places[sweep.name] = replace(sweep, dropped=(*told, *sweep.dropped))
+            told = (
+                ()
+                if sweep.place == place
+                else (f"measured only in place {show_value(sweep.place)}: those times are taken",)
+            )
+            places[sweep.name] = replace(sweep, noted=(*told, *sweep.noted))
     return tuple(places.values())
 
 

@@ -10,7 +10,7 @@ MOST_LEFT_OUT = 0.2
 
 
 def without_suspects(sweep: MeasuredSweep) -> MeasuredSweep:
-    """The sweep without points that are out of line; its ``dropped`` says which these are, and why."""
+    """The sweep without points that are out of line; ``dropped`` or ``noted`` says which, and why."""
     found = suspects(sweep.message_bytes, sweep.seconds)
     messages = set(sweep.message_bytes)
     if not found:
@@ -18,6 +18,6 @@ def without_suspects(sweep: MeasuredSweep) -> MeasuredSweep:
     why = "; ".join(slow_points(sweep.message_bytes, sweep.seconds))
     if len(found) > MOST_LEFT_OUT * len(messages):
         told = f"{len(found)} of {len(messages)} messages are out of line, too many to leave out ({why})"
-        return replace(sweep, dropped=(*sweep.dropped, told))
+        return replace(sweep, noted=(*sweep.noted, told))
     kept = [point for point in zip(sweep.message_bytes, sweep.seconds, strict=True) if point[0] not in found]
     return with_points(sweep, kept, f"left out of the fit: {why}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from simcollectives.engines.job import MAX_MESSAGE_BYTES
-from simcollectives.errors import InputError, Problem, listing, show_value, suggestion
+from simcollectives.errors import InputError, Problem, listing, nearest, show_value, suggestion
 from simcollectives.measured.table import Problems, Row, read_rows
 from simcollectives.metrics import COLLECTIVES
 from simcollectives.units import format_bytes
@@ -68,7 +68,8 @@ class MeasuredSweep:
 
     ``message_bytes`` (B, ascending; a size may stand twice) and ``seconds`` are of one length. ``collective`` and
     ``world_size`` are None, and the texts empty, where a file has no ``sets.csv`` beside it that says them.
-    ``algorithm`` is what the source says ran, in words. ``dropped`` tells which lines were left out, and why.
+    ``algorithm`` is what the source says ran, in words. ``dropped`` tells which lines were left out, and why; ``noted``
+    what to know of those that were taken.
     """
 
     name: str
@@ -86,6 +87,7 @@ class MeasuredSweep:
     seconds: tuple[float, ...]
     place: str
     dropped: tuple[str, ...] = ()
+    noted: tuple[str, ...] = ()
 
 
 class _Point(NamedTuple):
@@ -108,7 +110,9 @@ def load_set(set_name_or_path: str | os.PathLike[str], set: str | None = None, p
         return _load_shipped(name, place)
     if isinstance(set_name_or_path, os.PathLike) or _looks_like_a_path(name):
         return _load_file(Path(name), set, place)
-    message = f"{show_value(name)} is no shipped measured set, and no file; {suggestion(name, SHIPPED)}"
+    near = nearest(name, SHIPPED)
+    known = f"did you mean {show_value(near)}?" if near else f"{len(SHIPPED)} are shipped, such as {SHIPPED[0]}"
+    message = f"{show_value(name)} is no shipped measured set, and no file; {known}"
     raise InputError([Problem("set", message)])
 
 
@@ -142,7 +146,7 @@ def with_points(sweep: MeasuredSweep, points: Sequence[tuple[int, float]], *drop
 
 
 def _looks_like_a_path(text: str) -> bool:
-    return "/" in text or os.sep in text or text.lower().endswith(".csv") or is_file(Path(text))
+    return "/" in text or os.sep in text or Path(text).suffix != "" or is_file(Path(text))
 
 
 def is_file(path: Path) -> bool:

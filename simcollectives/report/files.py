@@ -134,6 +134,27 @@ def check_writable(path: Path) -> None:
         raise _cannot_write(path, error) from error
 
 
+def check_own(path: Path, first_words: str) -> None:
+    """Refuse to write over a file that does not begin as those that are written there.
+
+    Raises:
+        InputError: there is such a file, or it cannot be read.
+    """
+    begins = first_words.encode()
+    own = True
+    try:
+        if path.is_file():
+            with path.open("rb") as file:
+                own = file.read(len(begins)) == begins
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    if not own:
+        rule = (
+            f'{path} is there, does not begin with "{first_words}" as those do that fit wrote, and is not written over'
+        )
+        raise InputError([Problem("-o", f"{rule}; give another name, or take it away first")])
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it.
 

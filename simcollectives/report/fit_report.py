@@ -11,16 +11,16 @@ import numpy as np
 from rich.text import Text
 
 from simcollectives.cluster import load_machine
-from simcollectives.errors import Gathered, InputError
+from simcollectives.errors import Gathered, InputError, Problem, listing
 from simcollectives.measured import MeasuredSweep
-from simcollectives.measured.calibrate import Calibration, calibrate, cluster_yaml, error_text
+from simcollectives.measured.calibrate import FIRST_WORDS, Calibration, calibrate, cluster_yaml, error_text, far_off
 from simcollectives.measured.groups import fit_all, fit_for
 from simcollectives.measured.load import load_sweeps
 from simcollectives.measured.models import Fitted, Parameter, find_model
 from simcollectives.measured.models.types import share_inside, spread_errors, stacked
 from simcollectives.measured.spread import relative_errors
 from simcollectives.measured.suspects import without_suspects
-from simcollectives.report.files import json_text, png_bytes, write_whole
+from simcollectives.report.files import check_own, json_text, png_bytes, write_whole
 from simcollectives.report.json_measured import errors_by_range
 from simcollectives.report.reading import check_no_input, naming_file
 from simcollectives.report.rows import byte_family
@@ -55,7 +55,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is taken of files: results of which ``place``, and what they do not say themselves."""
+    """What is taken of files: which ``place`` and ``collective``; and what they do not say themselves."""
 
     place: str = "out"
     collective: str | None = None
@@ -87,10 +87,11 @@ def run_fit(
     """Fit, print, and write what ``output`` asks for.
 
     Raises:
-        InputError: as ``make_report`` and ``write_report``.
+        InputError: as ``make_report`` and ``write_report``; ``output`` is there, and another kind of file.
     """
     if output is not None:
         check_no_input(output, [Path(one) for one in (*what, *predict)])
+        check_own(output, FIRST_WORDS)
     report = make_report(what, model, predict, nodes, machine, asked)
     for text in report.told:
         print(f"warning: {text}", file=sys.stderr)
@@ -118,10 +119,14 @@ def make_report(
     gathered.finish()
     fits = [] if named is None else fit_all(sweeps, named)
     predictions = [_of_sweep(fits, sweep) for sweep in unseen]
-    predictions += [_of_nodes(fit, count) for fit in fits for count in nodes]
     told = [f"{sweep.name}: {text}" for sweep in (*sweeps, *unseen) for text in _told(sweep, asked)]
+    for count in nodes:
+        found, unable = _of_all(fits, count)
+        predictions += found
+        told += unable
     try:
         cluster = calibrate(sweeps, known)
+        told += [text for level in cluster.fits if (text := far_off(level, fits))]
     except InputError as error:
         cluster = None
         told += [f"no cluster comes of these sweeps: {problem.message}" for problem in error.problems]
@@ -129,18 +134,17 @@ def make_report(
 
 
 def _told(sweep: MeasuredSweep, asked: Asked) -> tuple[str, ...]:
-    """What was left out of a sweep, what it says itself, and that it is taken to be of one node if nothing says so."""
-    given = (("--collective", asked.collective, sweep.collective), ("--ranks", asked.ranks, sweep.world_size))
-    pairs = (*given, ("--log-nodes", asked.nodes, sweep.nodes))
+    """What to know of a sweep, what was left out, what it says itself, and that one node is taken if it says none."""
+    pairs = (("--ranks", asked.ranks, sweep.world_size), ("--log-nodes", asked.nodes, sweep.nodes))
     unused = [f"{name} {one} is not applied: it says {own}" for name, one, own in pairs if one not in (None, own)]
     return (*_left_out(sweep), *unused)
 
 
 def _left_out(sweep: MeasuredSweep) -> tuple[str, ...]:
     if sweep.nodes is not None or sweep.world_size is None or sweep.world_size <= _MOST_OF_ONE_NODE:
-        return sweep.dropped
+        return (*sweep.noted, *sweep.dropped)
     taken = f"nothing says on how many nodes its {sweep.world_size} ranks ran: one is taken; give --log-nodes"
-    return (*sweep.dropped, taken)
+    return (*sweep.noted, *sweep.dropped, taken)
 
 
 def _load(what: Sequence[str], asked: Asked) -> list[MeasuredSweep]:
@@ -148,7 +152,12 @@ def _load(what: Sequence[str], asked: Asked) -> list[MeasuredSweep]:
     said = (asked.place, asked.collective, asked.ranks, asked.nodes)
     found = [gathered.take(partial(naming_file, load_sweeps, one, *said)) for one in what]
     gathered.finish()
-    return [sweep for sweeps in found for sweep in sweeps or ()]
+    every = [sweep for sweeps in found for sweep in sweeps or ()]
+    kept = [sweep for sweep in every if asked.collective in (None, sweep.collective)]
+    if every and not kept:
+        known = listing(sorted({str(sweep.collective) for sweep in every}))
+        raise InputError(f"no sweep is of {asked.collective}, as --collective asks; there are those of {known}")
+    return kept
 
 
 def _of_sweep(fits: Sequence[Fitted], sweep: MeasuredSweep) -> Predicted:
@@ -157,6 +166,24 @@ def _of_sweep(fits: Sequence[Fitted], sweep: MeasuredSweep) -> Predicted:
         raise InputError(f"no fit predicts {sweep.name}: fit {sweep.collective} on as few or as many nodes, too")
     ranks, nodes = sweep.world_size or 1, sweep.nodes or 1
     return _predicted(fit, sweep.name, (ranks, nodes), sweep.message_bytes, sweep)
+
+
+def _of_all(fits: Sequence[Fitted], nodes: int) -> tuple[list[Predicted], list[str]]:
+    """The predictions of the fits that say something of so many nodes, and why the others do not.
+
+    Raises:
+        InputError: no fit does.
+    """
+    found, problems = [], []
+    for fit in fits:
+        try:
+            found.append(_of_nodes(fit, nodes))
+        except InputError as error:
+            names = ", ".join(sweep.name for sweep in fit.columns.sweeps)
+            problems += [Problem(names, problem.message) for problem in error.problems]
+    if not found:
+        raise InputError(problems)
+    return found, [f"{problem.place}: {problem.message}" for problem in problems]
 
 
 def _of_nodes(fit: Fitted, nodes: int) -> Predicted:
@@ -211,8 +238,10 @@ def fit_blocks(fit: Fitted) -> list[Block]:
 
 
 def errors_text(fit: Fitted) -> str:
-    """Return the errors of a fit: median, 90th percentile, the largest and where."""
-    return f"{fit.errors.text(_DIGITS)} of {fit.errors.largest_in}; {fit.errors.points} points"
+    """Return the errors of a fit: median, 90th percentile, the largest and where; and of how many points."""
+    text = f"{fit.errors.text(_DIGITS)} of {fit.errors.largest_in}; {fit.errors.points} points"
+    left = sum(len(sweep.message_bytes) for sweep in fit.columns.sweeps) - fit.errors.points
+    return f"{text}, {left} below {format_bytes(fit.columns.message_bytes.min())} left out" if left else text
 
 
 def show_parameter(parameter: Parameter, value: float) -> str:

@@ -33,7 +33,7 @@ from simcollectives.measured.models.forms import (
     assumed_algorithms,
     runs_on_hosts,
 )
-from simcollectives.measured.models.solve import Free, Solution, parameters_of, solve
+from simcollectives.measured.models.solve import Free, Solution, at_upper_end, parameters_of, solve
 from simcollectives.measured.models.types import (
     Choice,
     Columns,
@@ -87,6 +87,9 @@ _OF_HOSTS = (
     Free("S_c", 1e5, 1e9, 2e7, 1.0, "B", 1, "the message from which on they do not"),
 )
 
+_SLOW_HOSTS = {one.name: 100 * one.high for one in (_T0, _ALPHA)}
+"""Upper ends for CPUs that need more than those: by way of TCP a call or a step may take milliseconds."""
+
 Values = dict[str, float]
 At = Callable[[FloatArray, FloatArray, FloatArray], Callable[[Values], FloatArray]]
 
@@ -125,6 +128,9 @@ def fit_physical(sweeps: Sequence[MeasuredSweep]) -> Fitted:
         free = (*(_OF_HOSTS if kind == "hosts" else _OF_ONE_NODE), bandwidth)
         lines = tuple(Line(name, "", _TERMS[kind](columns.collective, name)) for name in assumed)
         solution = _solve(columns, lines, free)
+        if kind == "hosts" and any(at_upper_end(solution, one) for one in free if one.name in _SLOW_HOSTS):
+            free = tuple(replace(one, high=_SLOW_HOSTS.get(one.name, one.high)) for one in free)
+            solution = _solve(columns, lines, free)
     return _fitted(columns, named, assumed, kind, lines, free, solution)
 
 

@@ -98,6 +98,11 @@ def parameters_of(solution: Solution, free: Sequence[Free]) -> tuple[Parameter, 
     return tuple(_parameter(solution, one) for one in free)
 
 
+def at_upper_end(solution: Solution, free: Free) -> bool:
+    """Whether a parameter stands at the upper end of its range, where its best value may lie outside."""
+    return solution.values[free.name] > free.high / _AT_BOUND
+
+
 def _parameter(solution: Solution, free: Free) -> Parameter:
     value, error = solution.values[free.name], solution.log_errors[free.name]
     factor = math.exp(min(2 * error, math.log(1e6)))
@@ -105,7 +110,7 @@ def _parameter(solution: Solution, free: Free) -> Parameter:
     remark = None
     if value < free.low * _AT_BOUND:
         remark = "stands at the lower end of its range"
-    elif value > free.high / _AT_BOUND:
+    elif at_upper_end(solution, free):
         remark = "stands at the upper end of its range"
     elif error > UNDETERMINED:
         remark = "is undetermined: these points hardly depend on it"
