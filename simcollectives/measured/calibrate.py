@@ -29,6 +29,7 @@ FIRST_WORDS = "# Fitted to measured times."
 
 _STARTS = 2
 _FAR_OFF = 0.25
+_FAR_OFF_P90 = 0.75
 _ALPHA = Free("alpha", 1e-9, 1e-2, 5e-6, None, "s", 1, "a message")
 _BANDWIDTH = Free("bandwidth", 1e6, 1e14, 1e11, None, "B/s", 1, "one direction of a link")
 
@@ -203,8 +204,8 @@ def error_text(fit: LevelFit) -> str:
 
 
 def far_off(level: LevelFit, fits: Sequence[Fitted]) -> str:
-    """A warning where a link's closed forms are over a quarter off in the median, and whether all fits come nearer."""
-    if level.errors.median <= _FAR_OFF:
+    """A warning where closed forms on a link are far off, in the median or in many points; which fits come nearer."""
+    if level.errors.median <= _FAR_OFF and level.errors.p90 <= _FAR_OFF_P90:
         return ""
     by = ", ".join(f"{kind} by {name}" for kind, name in level.algorithms)
     text = f"the link {level.level} of the cluster is far off what it is fitted to ({by}): {error_text(level)}"
