@@ -113,6 +113,7 @@ def test_a_cluster_file_is_a_cluster_of_a_scenario(tmp_path: Path) -> None:
         ("cluster: {file: other.yaml}\n", "", "file: belongs into the scenario"),
         ("clusters: {}\n", "", "a cluster file has the sections cluster and fitted"),
         ("cluster: [\n", "", "fitted.yaml: "),
+        ("set,size_bytes,time_us,place\na,8,1.0,out\n", "", "fit them first: simcollectives fit fitted.yaml"),
         ("cluster: {nodes: 1, gpus_per_node: 2, intra: {alpha: 1 us, bandwidth: 1 GB/s}}\n", ", nodes: 2", "inter"),
         ("cluster: {nodes: 1, gpus_per_node: 2, intra: {alpha: 1 us, bandwidth: 1 GB/s}}\n", ", nodez: 2", "nodez"),
     ],

@@ -5,6 +5,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from simcollectives.errors import InputError, listing, show_value
+from simcollectives.measured.logs.formats import detect
 from simcollectives.scenario.context import Context
 from simcollectives.scenario.places import Path, shown
 from simcollectives.scenario.types import ClusterSettings
@@ -26,15 +27,29 @@ def read_cluster_file(
     if not isinstance(name, str) or not name:
         context.add(PATH, f"{shown(name)} is no file; write file: cluster.yaml, as simcollectives fit -o writes it")
         return None
+    path, said = FilePath(context.document.source).parent / name, show_value(name)[1:-1]
     try:
-        document = read_document(FilePath(context.document.source).parent / name)
+        document = read_document(path)
         written = _cluster_of(document, load)
     except InputError as error:
+        if (log := _log_format(path)) is not None:
+            rule = f"no cluster, but measurements ({log}); fit them first: simcollectives fit {said} -o cluster.yaml"
+            context.add(PATH, f"{said}: {rule}")
+            return None
         for problem in error.problems:
-            context.add(PATH, f"{show_value(name)[1:-1]}: {problem}")
+            context.add(PATH, f"{said}: {problem}")
         return None
     merged = {**written, **{key: one for key, one in value.items() if key != "file"}}
     return merged, _note(name, document.data), _fitted_as(document.data)
+
+
+def _log_format(path: FilePath) -> str | None:
+    """What log of measurements a file is; None where it is none, or cannot be read."""
+    try:
+        found = detect(path)
+    except InputError:
+        return None
+    return None if found is None else found.name
 
 
 def _cluster_of(document: Document, load: Callable[[Context, Any], ClusterSettings | None]) -> dict[str, Any]:
