@@ -136,7 +136,7 @@ def traffic(draw: st.DrawFn) -> tuple[list[float], list[Given]]:
     return capacity, draw(st.lists(flow, min_size=1, max_size=12))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(traffic())
 def test_ends_are_those_of_recomputing_everything_at_every_instant(case: tuple[list[float], list[Given]]) -> None:
     capacity, flows = case

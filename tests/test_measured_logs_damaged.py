@@ -52,7 +52,7 @@ def printed(era: Era, place: str = "out", sizes: tuple[int, ...] = SIZES) -> dic
     return {size: made.printed_seconds(era, size, place) for size in sizes}
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_layouts_in_any_dress(path: Path, data: st.DataObject) -> None:
     """Era, collective, label, encoding, line ends, messages between and inside rows: none changes what is read."""
@@ -83,7 +83,7 @@ def test_layouts_in_any_dress(path: Path, data: st.DataObject) -> None:
     assert {(one.sweep.collective, one.sweep.world_size) for one in log.sweeps} == {(OURS[collective], ranks)}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_garbled_row_is_read_right_or_counted(path: Path, data: st.DataObject) -> None:
     era = data.draw(st.sampled_from(list(ERAS.values())))

@@ -88,7 +88,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("hostile") / "run.log"
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     kind=st.sampled_from(list(TEXTS)),
     done=st.lists(mutations(), max_size=4),
@@ -124,7 +124,7 @@ def test_mutated_logs(
         assert parts == pytest.approx(step.step_seconds, abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(kind=st.sampled_from([*ERAS, "osu"]), share=st.floats(0, 1), packed=st.booleans())
 def test_a_truncated_log_holds_the_rows_before_the_cut(path: Path, kind: str, share: float, packed: bool) -> None:
     """Not one row more, and each with its own time."""
@@ -146,7 +146,7 @@ def test_a_truncated_log_holds_the_rows_before_the_cut(path: Path, kind: str, sh
     assert found[:before] == wanted[:before]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.binary(max_size=3000))
 def test_random_bytes(path: Path, content: bytes) -> None:
     for start in (

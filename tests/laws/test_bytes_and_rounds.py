@@ -69,7 +69,7 @@ def test_two_level_cluster(variant: Variant) -> None:
             check(variant, cluster, 5 * cluster.world_size + 3, "int64")
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.sampled_from(VARIANTS), st.integers(1, 40), st.integers(0, 300), st.sampled_from(list(DTYPES)))
 def test_any_size_and_message(variant: Variant, world_size: int, elements: int, dtype: str) -> None:
     if fits(variant, flat(world_size)):

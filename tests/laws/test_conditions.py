@@ -49,7 +49,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     return cluster.with_changes(*changes)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(clusters(), CONDITIONS, st.sampled_from(ALGORITHMS), st.integers(0, 300))
 def test_event_equals_vectorized_bit_for_bit(cluster: Cluster, conditions: Conditions, algorithm, elements) -> None:  # type: ignore[no-untyped-def]
     options = resolve_options(algorithm, {})

@@ -176,7 +176,7 @@ def test_naive_is_rightly_declared_to_differ() -> None:
     assert len({output.tobytes() for output in outputs}) == 2
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(data=st.data(), variant=st.sampled_from(VARIANTS), dtype=st.sampled_from(ARRAY_DTYPES))
 def test_any_size_and_message(data: st.DataObject, variant: Variant, dtype: str) -> None:
     n = data.draw(st.integers(1, 20), label="world size")

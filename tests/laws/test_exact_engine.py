@@ -78,13 +78,13 @@ def traffic(draw: st.DrawFn, kind: st.SearchStrategy[Cluster], channels: int = 2
     return arbitrary_job(cluster, draw(st.lists(rounds, min_size=1, max_size=channels)))
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(traffic(clusters()))
 def test_arbitrary_traffic(job: Job) -> None:
     check(job)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(traffic(sharing_clusters()))
 def test_arbitrary_traffic_over_shared_cards(job: Job) -> None:
     check(job)

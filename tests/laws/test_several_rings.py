@@ -94,7 +94,7 @@ LINKS = st.builds(Link, alpha=st.floats(0, 1e-3), bandwidth=st.floats(1e6, 1e12)
 DEVICES = st.builds(Device, reduction_seconds_per_byte=st.just(0.0) | st.floats(0, 1e-9))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     data=st.data(), variant=st.sampled_from(SEVERAL), sizes=st.lists(st.integers(1, 3), min_size=1, max_size=3),
     device=DEVICES, elements=st.integers(0, 10**5),

@@ -42,7 +42,7 @@ from tests.laws.cases import (
 )
 from tests.laws.formulas import RINGS
 
-EXAMPLES = 100
+EXAMPLES = 40
 SHAPES = ((1, 4), (3, 1), (2, 2), (2, 3), (4, 2), (3, 4))
 STAGED_VARIANTS = [v for v in PLACED_VARIANTS if v.name not in RINGS]
 """Rings on links of two kinds are not in step: lockstep is an upper bound. Their law is in test_several_rings.py."""

@@ -35,7 +35,7 @@ def drawn_step(data: st.DataObject, strategy: Strategy, **wanted: bool) -> Step:
 
 
 @every_strategy
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data())
 def test_a_step_has_its_parts_its_order_and_its_peak(strategy: Strategy, data: st.DataObject) -> None:
     step = drawn_step(data, strategy)
@@ -131,7 +131,7 @@ def check_groups(timeline: StepTimeline) -> None:
 
 
 @every_strategy
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data())
 def test_memory_is_never_negative_and_ends_where_it_began(strategy: Strategy, data: st.DataObject) -> None:
     step = drawn_step(data, strategy, steady=True)
@@ -173,7 +173,7 @@ def check_peak(step: Step) -> None:
 
 
 @every_strategy
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data())
 def test_one_rank_stands_for_all(strategy: Strategy, data: st.DataObject) -> None:
     training, given = drawn(data, strategy, slow=False)
@@ -194,7 +194,7 @@ def times(spans: Mapping[int, Span]) -> list[tuple[float, float, float]]:
 
 
 @every_strategy
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data(), st.floats(1.0, 4.0))
 def test_a_slower_rank_never_shortens_the_step(strategy: Strategy, data: st.DataObject, factor: float) -> None:
     training, options = drawn(data, strategy)
@@ -206,7 +206,7 @@ def test_a_slower_rank_never_shortens_the_step(strategy: Strategy, data: st.Data
 
 
 @every_strategy
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data())
 def test_the_steady_step_repeats_itself(strategy: Strategy, data: st.DataObject) -> None:
     """Ten steps one after another in one program: with slow ranks, too, the last lasts as long as one that is steady.
@@ -253,7 +253,7 @@ def ten_times(operations: Sequence[Any]) -> Program:
 
 
 @every_strategy
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data(), st.floats(1.0, 1000.0))
 def test_more_bandwidth_never_lengthens_a_step(strategy: Strategy, data: st.DataObject, factor: float) -> None:
     """With one group nothing is shared: shorter collectives let everything start earlier. With several, bytes stay."""
@@ -271,7 +271,7 @@ def test_more_bandwidth_never_lengthens_a_step(strategy: Strategy, data: st.Data
 CAPS = st.one_of(st.none(), st.integers(1, 4000), st.lists(st.integers(1, 4000), min_size=1, max_size=3))
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(
     st.data(),
     st.sampled_from([1, 2, 3, 4, 6]),
@@ -302,7 +302,7 @@ def uniform_training(model: Model, cluster: Cluster, iteration: int | None) -> T
     return Training(model, cluster, 1, 1, seconds, iteration=iteration)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(programs(), st.dictionaries(st.integers(0, 2), st.sampled_from([0.0, 0.25, 0.7])))
 def test_programs_made_at_random_keep_their_order(made: dict[int, Program], begin: dict[int, float]) -> None:
     timeline = play(made, hand_made_price, begin)
@@ -331,7 +331,7 @@ def plain_rates(uses: Sequence[Mapping[str, float]]) -> list[float]:
     return [rates[number] for number in range(len(uses))]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(programs())
 def test_groups_that_overlap_share_ports(made: dict[int, Program]) -> None:
     """Progress at the rates of an independent calculation sums to the seconds that each collective lasts alone.

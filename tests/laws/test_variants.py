@@ -243,7 +243,7 @@ def test_two_levels(variant: Variant, model: OnePort | LogGP) -> None:
                 assert has_form
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     data=st.data(), variant=st.sampled_from(VARIANTS), shape=st.sampled_from(SHAPES), intra=LINKS, inter=LINKS,
     device=DEVICES, level=st.sampled_from(["intra", "inter"]), factor=st.floats(1, 100),
@@ -268,7 +268,7 @@ def test_any_two_levels_under_one_port(
         assert faster <= seconds * near, describe(job)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     data=st.data(), shape=st.sampled_from(SHAPES), intra=LINKS, inter=LINKS,
     collective=st.sampled_from(["all_reduce", "reduce_scatter", "all_gather"]),
@@ -432,7 +432,7 @@ def test_a_tree_whose_root_may_send_again_before_it_was_received_has_no_form() -
     check_form(job, model)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(
     data=st.data(), variant=st.sampled_from(VARIANTS), shape=st.sampled_from(SHAPES), intra=LINKS, inter=LINKS,
     device=DEVICES, overhead=st.none() | st.floats(0, 1e-4), gap=st.floats(0, 1e-4),

@@ -69,7 +69,7 @@ LINKS = st.builds(Link, alpha=st.floats(0, 1e-3), bandwidth=st.floats(1e6, 1e12)
 DEVICES = st.builds(Device, reduction_seconds_per_byte=st.just(0.0) | st.floats(0, 1e-9))
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.data(), st.sampled_from(VARIANTS), st.sampled_from(SHAPES), LINKS, LINKS, DEVICES)
 def test_any_cluster(
     data: st.DataObject, variant: Variant, shape: tuple[int, int], intra: Link, inter: Link, device: Device

@@ -181,7 +181,7 @@ BAD: dict[str, list[str]] = {
         '$.expect[6].los (line 11): unknown key; did you mean "loss"?',
         "$.expect[7] (line 12): nothing says what is expected; write one of ratio, order, difference_from_one_device",
         '$.expect[8].order[1] (line 13): "zz" is no variant of this scenario; it has: a, b',
-        "$.expect[9].loss.devices (line 14): unknown key; known keys: step, variant",
+        "$.expect[9].loss.devices (line 14): unknown key; known keys: variant, step",
         '$.expect[10].at_most (line 15): "1 s" is text; write a bare number, such as 3',
         "$.expect[11].loss.variant (line 16): 5 is not the name of a variant; write one as under variants:",
         "$.expect[12] (line 17): no bound is given; write one of equals",
