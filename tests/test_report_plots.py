@@ -200,7 +200,7 @@ SAID = {
 ONE_FAMILY = ("few algorithms", "measured nodes", "two world sizes")
 SIMILAR = {
     "decimal messages", "irregular messages", "wide messages", "two messages", "narrow messages", "powers of two",
-    "broadcast", "measured all_gather", "measured all_reduce",
+    "broadcast", "measured all_gather", "measured all_reduce", "bandwidths", "many world sizes",
 }  # fmt: skip
 """Drawn as others are, with other numbers."""
 

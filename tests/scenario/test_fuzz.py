@@ -306,13 +306,13 @@ def test_the_bases_are_valid_and_run(base: dict[str, Any]) -> None:
     assert_runs(scenario)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(mutated_text())
 def test_mutated_text_loads_or_is_refused(text: str) -> None:
     load(text)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(mutated_data())
 def test_mutated_data_loads_or_is_refused_and_runs_without_nan(text: str) -> None:
     scenario = load(text)
@@ -320,7 +320,7 @@ def test_mutated_data_loads_or_is_refused_and_runs_without_nan(text: str) -> Non
         assert_runs(scenario)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(mutated_data(STEPS))
 def test_mutated_steps_load_or_are_refused_and_run_without_nan(text: str) -> None:
     scenario = load(text)

@@ -139,7 +139,7 @@ def ready_and_seconds(step: Step) -> tuple[list[tuple[float, float]], float]:
     return found, last
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.integers(10**4, 10**9),
     st.integers(1, 6),
@@ -164,7 +164,7 @@ def test_the_parts_are_those_of_a_queue(
     assert numbers.latency >= -allowed
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.integers(10**4, 10**9),
     st.integers(1, 5),

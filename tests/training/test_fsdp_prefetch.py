@@ -81,7 +81,7 @@ def computing(draw: st.DrawFn) -> Made:
     return Made(2 * RANKS * draw(st.integers(1, 9)), tuple(rows), head, tuple(seconds))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(computing())
 def test_what_a_compute_bound_step_exposes(made: Made) -> None:
     """AG(root) + AG(first) + what the last block's second gather has too little time for + RS(first) + RS(root).
@@ -97,7 +97,7 @@ def test_what_a_compute_bound_step_exposes(made: Made) -> None:
     assert waiting.exposed_seconds == pytest.approx(ends + max(0.0, gathers[-1] - head_backward), **EXACT)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(computing())
 def test_explicit_prefetch_in_forward_changes_only_the_order(made: Made) -> None:
     """The next gather waits for the same copy, whether the host has run ahead or was told to."""
@@ -107,7 +107,7 @@ def test_explicit_prefetch_in_forward_changes_only_the_order(made: Made) -> None
     assert [c.elements for c in explicit.collectives] == [c.elements for c in implicit.collectives]
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(computing())
 def test_fsdp1_without_prefetch_in_backward_hides_nothing_there(made: Made) -> None:
     """Each gather is issued after the reduce-scatter of the block before it, and both run while nothing is computed.
@@ -134,7 +134,7 @@ def communicating(draw: st.DrawFn) -> Made:
     return Made(root, tuple(rows), pairs[0], tuple(pairs[1:]))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(communicating())
 def test_a_communication_bound_step_lasts_as_long_as_its_collectives(made: Made) -> None:
     """And at most the forward of the last block and of the head, and the last block's backward, longer.
