@@ -100,11 +100,7 @@ def write_whole(path: Path, content: bytes) -> Path:
         InputError: it cannot be written, or is there and no regular file.
     """
     try:
-        target = Path(os.path.realpath(path))
-        # To replace a device, such as /dev/null, would take it from everybody.
-        if target.exists() and not (target.is_file() or target.is_dir()):
-            raise OSError(errno.EINVAL, "it is no regular file")
-        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        target, part = _replaced(path)
         try:
             with part.open("xb") as file:
                 file.write(content)
@@ -118,15 +114,24 @@ def write_whole(path: Path, content: bytes) -> Path:
     return path
 
 
+def _replaced(path: Path) -> tuple[Path, Path]:
+    """The file that a path names, through links, and one beside it that takes its place; OSError for a device."""
+    target = Path(os.path.realpath(path))
+    # To replace a device, such as /dev/null, would take it from everybody.
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return target, target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+
+
 def check_writable(path: Path) -> None:
     """Refuse a file that cannot be written, before there is anything to write.
 
     Raises:
         InputError: it cannot.
     """
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        if path.is_dir():
+        target, part = _replaced(path)
+        if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         part.touch(exist_ok=False)
         part.unlink()

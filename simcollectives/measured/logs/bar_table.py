@@ -69,10 +69,7 @@ def looks_like_bar_table(text: str) -> bool:
 def read_bar_tables(lines: Iterable[Line], tally: Tally) -> list[Table]:
     """The tables of a log; rows that say no time are counted."""
     reader = _Reader(tally)
-    for line in lines:
-        tally.lines = line.number
-        if line.cut:
-            tally.warn(f"line {line.number} is very long; its end was passed over")
+    for line in tally.follow(lines):
         if program := _PROGRAM.search(line.text):
             reader.program = program.group(1)
         if found := _columns(line.text):

@@ -88,10 +88,7 @@ def read_nccl_text(lines: Iterable[Line], tally: Tally) -> list[Table]:
     """The tables of a log, in order, those without rows too; what is not taken is counted."""
     reader = _Reader(tally)
     _begin(reader, 0)
-    for line in lines:
-        tally.lines = line.number
-        if line.cut:
-            tally.warn(f"line {line.number} is very long; its end was passed over")
+    for line in tally.follow(lines):
         _take_line(reader, line.number, line.text)
     _flush(reader)
     return [table for table in reader.tables if table.samples or table.devices or table.headers or table.settings]

@@ -47,10 +47,7 @@ def looks_like_osu_text(text: str) -> bool:
 def read_osu_text(lines: Iterable[Line], tally: Tally) -> list[Table]:
     """The tables of a log; rows of what is no collective, or of other times than an average, are counted."""
     reader = _Reader(tally)
-    for line in lines:
-        tally.lines = line.number
-        if line.cut:
-            tally.warn(f"line {line.number} is very long; its end was passed over")
+    for line in tally.follow(lines):
         body = without_prefix(line.text)
         if title := TITLE.search(body):
             _begin(reader, line.number, title)

@@ -1,10 +1,11 @@
 """What readers of logs hand over: samples in tables, and a tally of what was skipped; and what is made of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import NamedTuple
 
+from simcollectives.measured.logs.streams import Line
 from simcollectives.measured.sweep import MeasuredSweep
 
 SHOWN_LINES = 5
@@ -147,6 +148,14 @@ class Tally:
         if len(self.warnings) < MAX_WARNINGS and text not in self.warnings:
             last = len(self.warnings) == MAX_WARNINGS - 1
             self.warnings.append("further warnings of this log are left out" if last else text)
+
+    def follow(self, lines: Iterable[Line]) -> Iterator[Line]:
+        """Yield the lines, each counted; one that was passed over in part is warned of."""
+        for line in lines:
+            self.lines = line.number
+            if line.cut:
+                self.warn(f"line {line.number} is very long; its end was passed over")
+            yield line
 
 
 @dataclass(frozen=True)
