@@ -1,6 +1,6 @@
 """Algorithms for collectives: one file each, with schedule, closed form and reference, and one table."""
 
-from simcollectives.algorithms.table import ALGORITHMS, check_fits, find_algorithm, label, placement_of
+from simcollectives.algorithms.table import ALGORITHMS, check_fits, find_algorithm, has_algorithm, label, placement_of
 from simcollectives.algorithms.types import Algorithm, Cost, LevelCost, Option, Options, Placement, resolve_options
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Placement",
     "check_fits",
     "find_algorithm",
+    "has_algorithm",
     "label",
     "placement_of",
     "resolve_options",

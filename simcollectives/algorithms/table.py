@@ -45,6 +45,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
 _BY_NAME = {(a.collective, a.name): a for a in ALGORITHMS}
 
 
+def has_algorithm(collective: str, name: str) -> bool:
+    """Whether a collective has an algorithm of this name."""
+    return (collective, name) in _BY_NAME
+
+
 def find_algorithm(collective: str, name: object) -> Algorithm:
     """Look an algorithm up.
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simcollectives.algorithms import ALGORITHMS
+from simcollectives.algorithms import ALGORITHMS, has_algorithm
 from simcollectives.cluster import Cluster
 from simcollectives.engines.bytes_sent import count_bytes_sent, repeats
 from simcollectives.engines.closed_form import closed_form_parts
@@ -67,11 +67,10 @@ def default_choices(cluster: Cluster) -> dict[str, Choice]:
     network ports; elsewhere all three by a ring. Broadcast and reduce go by binomial trees, all-to-all pairwise.
     """
     two = cluster.nodes > 1 and cluster.gpus_per_node > 1
-    known = {(algorithm.collective, algorithm.name) for algorithm in ALGORITHMS}
     chosen: dict[str, Choice] = {}
     for collective in dict.fromkeys(algorithm.collective for algorithm in ALGORITHMS):
         names = (["hierarchical", "rotated_rings"] if two else []) + ["ring", "tree", "pairwise"]
-        chosen[collective] = next(name for name in names if (collective, name) in known), {}
+        chosen[collective] = next(name for name in names if has_algorithm(collective, name)), {}
     return chosen
 
 

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from simcollectives.algorithms import ALGORITHMS
+from simcollectives.algorithms import has_algorithm
 from simcollectives.cluster import Cluster
 from simcollectives.errors import InputError, listing
 from simcollectives.scenario.build import build_cluster, restricted
@@ -85,12 +85,11 @@ def priced_otherwise(settings: ClusterSettings, step: Step) -> list[str]:
     if not fitted:
         return []
     others = {one.kind: one.algorithm for one in step.collectives if one.group_size == cluster.world_size}
-    known = {(algorithm.collective, algorithm.name) for algorithm in ALGORITHMS}
     return [
         f"{kind} is priced by {algorithm}, but the {level} link was fitted as {settings.fitted_as[level]}: "
         f"its times are only near as that; under training: write collectives: {{{kind}: {fitted[0]}}}"
         for kind, algorithm in others.items()
-        if algorithm not in fitted and (kind, fitted[0]) in known
+        if algorithm not in fitted and has_algorithm(kind, fitted[0])
     ]
 
 
